@@ -368,7 +368,7 @@ def assigned(
             given = [known.get(name, frozenset()) for name in node.takes]
             if node.op.startswith(("Assign", "Apply", "SparseApply", "Resource", "Scatter")) and node.op != "ResourceGather":
                 found.update(*given)
-            elif node.op in ("Identity", "RefIdentity", "Switch", "RefSwitch"):
+            elif given and node.op in ("Identity", "RefIdentity", "Switch", "RefSwitch"):
                 known[f"{node.name}:0"] = known[f"{node.name}:1"] = given[0]
             for name in functions_in(node):
                 if name in library:

@@ -30,6 +30,10 @@ def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
     """
     if not any(node.op in PRIMITIVES for node in body.nodes.values()):
         return body
+    for node in body.nodes.values():
+        there = all(node_of(t) in body.nodes or t in body.takes for t in node.takes)
+        if node.op in PASSING and (not there or len(node.takes) < (2 if primitive(node) == "Switch" else 1)):
+            raise ParseError(f"node {node.name!r} ({node.op}) lacks an input", fix="is the file damaged?")
     nodes = _without_loops(dict(body.nodes), body.name, library)
     return GraphBody(body.name, list(_without_branches(nodes, body.name, library).values()), body.takes, body.gives, body.wanted)
 
@@ -130,10 +134,10 @@ def _loop(nodes: Nodes, members: Nodes, name: str, library: FunctionLibrary) -> 
     exits: dict[str, int] = {}
     for k, merge in enumerate(turns):
         for t in merge.takes:
-            source = nodes[node_of(t)]
-            if primitive(source) == "NextIteration":
+            source = nodes.get(node_of(t))
+            if source is not None and primitive(source) == "NextIteration":
                 nexts.append(source.takes[0])
-            else:
+            elif source is not None and primitive(source) == "Enter":
                 starts.append(source.takes[0])
                 entered.add(source.name)
         if not len(starts) == len(nexts) == k + 1:
@@ -213,7 +217,10 @@ def _joined(nodes: Nodes, merge: Node) -> Joined | None:
             if node is None or node.name in found:
                 continue
             if primitive(node) == "Switch":
-                ends.add((_predicate(nodes, node), int(v.rpartition(":")[2])))
+                side = int(v.rpartition(":")[2])
+                if side > 1:
+                    return None
+                ends.add((_predicate(nodes, node), side))
             elif primitive(node):
                 return None
             else:

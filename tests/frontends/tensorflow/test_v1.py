@@ -5,7 +5,9 @@ import pytest
 from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, GraphError
+from ngraph.errors import ArgumentError, GraphError, NgraphError
+from ngraph.frontends.tensorflow.messages import classes
+from ngraph.frontends.tensorflow.tf_importer.importer import TFImporter
 
 EXACT = {"stateless", "counters"}  # random numbers, bit by bit
 
@@ -51,3 +53,33 @@ def test_values_inside_of_a_branch_cannot_be_fetched(tmp_path):
     model = load("cond", tmp_path)
     with pytest.raises(ArgumentError, match="has no value 'cond/mul:0'"):
         model.run(["cond/mul:0"], {"x:0": np.ones((2, 3), np.float32)})
+
+
+@pytest.mark.parametrize("name", ["cond_nested", "loop_nested", "cond_loop", "maps", "scatters_reference", "two_predicates"])
+def test_damaged_nodes_are_refused(name):
+    """Nodes with other inputs, ops or attributes: the graph is opened, and its nodes are handles, or an error of ours says why not."""
+    r, message = np.random.default_rng(len(name)), classes()["GraphDef"]()
+    message.ParseFromString(RECORDED[f"{name}|graph"].tobytes())
+    names, ops = [n.name for n in message.node], [n.op for n in message.node]
+    refused = 0
+    for _ in range(40):
+        graph = classes()["GraphDef"]()
+        graph.CopyFrom(message)
+        node, kind = graph.node[int(r.integers(len(names)))], int(r.integers(5))
+        if kind == 0:
+            node.op = str(r.choice(ops))
+        elif kind == 1 and node.attr:
+            del node.attr[str(r.choice(sorted(node.attr)))]
+        elif kind == 2 and node.input:
+            del node.input[int(r.integers(len(node.input)))]
+        elif kind == 3 and node.input:
+            node.input[int(r.integers(len(node.input)))] = str(r.choice(names)) + str(r.choice(["", ":1", ":7"]))
+        else:
+            node.input.append(str(r.choice(["", "^"])) + str(r.choice(names)))
+        importer = TFImporter()
+        try:
+            importer.import_graph_def(graph.SerializeToString())
+            importer.get_op_handle(str(RECORDED[f"{name}|names"][0]))
+        except NgraphError:
+            refused += 1
+    assert refused

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, UnsupportedError, nearest
-from ngraph.frontends.positional.reader import parameter
+from ngraph.errors import ArgumentError, ParseError, UnsupportedError, nearest
+from ngraph.frontends.positional.reader import DAMAGED, parameter
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import Inside, ModelTrace
 from ngraph.frontends.positional.values import Tensor, Value
@@ -136,7 +136,10 @@ class TFImporter:
                 f"{self.model.name} has no node {name!r}", fix=nearest(name, list(self.model.graph.nodes)) or "names are those of the graph"
             )
         if value not in self._handles:
-            self._handles[value] = self._handle(node, value)
+            try:
+                self._handles[value] = self._handle(node, value)
+            except DAMAGED as error:
+                raise ParseError(f"{self.model.name}: {type(error).__name__} at node {name!r}: {error}", fix="is it damaged?") from error
         return self._handles[value]
 
     def get_collection_handle(self, names: list[str]) -> list[Op]:
