@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, ParseError, UnsupportedError, nearest
+from ngraph.errors import ArgumentError, NgraphError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.reader import DAMAGED, parameter
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import Inside, ModelTrace
@@ -138,6 +138,8 @@ class TFImporter:
         if value not in self._handles:
             try:
                 self._handles[value] = self._handle(node, value)
+            except NgraphError:
+                raise
             except DAMAGED as error:
                 raise ParseError(f"{self.model.name}: {type(error).__name__} at node {name!r}: {error}", fix="is it damaged?") from error
         return self._handles[value]
