@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx fuzz hunt planted same docs html bench neighbours sensitivity map clean
+.PHONY: help run tour test check goldens onnx open fuzz hunt planted same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ html: .venv-test/installed  ## the documentation as a site in out/html; a warnin
 
 onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 	ONNX_BACKEND=all $(PYTEST) -n $(JOBS) tests/frontends/onnx/test_backend.py
+
+open: .venv-test/installed  ## every op's samples and gradients with open lengths at all lengths, all dtypes, all processors
+	OPEN=all $(PYTEST) -n $(JOBS) tests/every_op/test_open_lengths.py
 
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0

@@ -3,6 +3,7 @@
 A program holds a kernel's code, its buffers and its arguments at fixed addresses; it runs all work items and writes all buffers to stdout.
 """
 
+import functools
 import os
 import shutil
 import struct
@@ -53,6 +54,12 @@ def placed(sizes):
     return places
 
 
+@functools.lru_cache(64)
+def compiled(text, target):
+    """The object of a kernel; calls of other lengths take the same one."""
+    return compile_object(text, target)
+
+
 def program(text, pieces, blocks, target=TARGET):
     """An ELF program (System V ABI, chapter 5) that runs a kernel's work items in these pieces over blocks of bytes, and writes those.
 
@@ -60,7 +67,7 @@ def program(text, pieces, blocks, target=TARGET):
     """
     *places, end = placed(map(len, blocks))
     *_, args, scratch = places
-    layout = ObjectLayout([compile_object(text, target)])
+    layout = ObjectLayout([compiled(text, target)])
     assert BASE + layout.size <= DATA
     image, memory = bytearray(layout.size), bytearray(end - DATA)
     layout.write(image, BASE)

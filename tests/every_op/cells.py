@@ -278,7 +278,7 @@ def differs(got: np.ndarray, expected: np.ndarray, record: OpDef) -> str:
         bad = ~(near | (e == g) | (np.isnan(e) & np.isnan(g)))
     if not bad.any():
         return ""
-    k = tuple(int(i[0]) for i in np.nonzero(bad))
+    k = tuple(int(i) for i in np.argwhere(bad)[0])
     return f"{got[k]!r} instead of {expected[k]!r} at {k}, and {int(bad.sum())} of {bad.size} differ\n{got}\n{expected}"
 
 

@@ -1,28 +1,32 @@
-"""Each record's samples with axes whose length comes with a call: one alone, and all together, at lengths about every vector and tile.
+"""Each record's samples, and their gradients, with axes whose length comes with a call: one alone, and all together, about every tile.
 
-The graphs are those of `cells`, typed again once axes have lost their lengths; samples whose types need a number are left out by that.
+Here is a part of them, always the same. `OPEN=all pytest tests/every_op/test_open_lengths.py` (`make open`) runs all records in all dtypes
+at all lengths, on every kind of processor that this one runs or emulates.
 """
 
-import warnings
+import contextlib
+import io
+import os
 
 import cells
 import numpy as np
 import pytest
-from cells import assert_close, case
+from cells import case, differs
+from opened import REFUSED, Opened, every_axis, lengths
 
-import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.op_graph.op import copy_graph
 from ngraph.op_graph.opdef import ELEMENTWISE
-from ngraph.ops.state import placeholder
-from ngraph.program.interpret import interpret
-from ngraph.program.lower import lower
+from ngraph.targets import runnable
 
-LENGTHS = (5, 0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 33)
-SHORT = (5, 0, 1, 2, 3, 4, 9)  # for several axes: sums over all of them stay within the bounds of short ones
+WHOLE = os.environ.get("OPEN") == "all"
+MANY = (*range(10), 11, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 37, 47, 48, 49, 63, 64, 65, 67, 95, 96, 97, 127, 128, 129, 131)
+FEW = (5, 0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 33)
+SEVERAL = (5, 0, 1, 2, 3, 4, 9)  # for all axes at once: sums over all of them stay within the bounds of short ones
+EMULATED = (5, 0, 1, 3, 9, 17)  # each call of a kernel is a process
+UNLIKE = 14 if WHOLE else 3  # draws of a length for each axis
 FEW_ELEMENTWISE = 12  # of ops that differ in one instruction alone, as many are enough here
-
-
+FEW_TARGETS, FEW_GRADIENTS, FEW_EMULATED = 14, 12, 40  # one record in so many is run on each lower level, differentiated, emulated
+TARGETS = (*(runnable() if WHOLE else runnable()[:-1]), *(["aarch64"] if runnable()[-1] != "aarch64" else []))
 WITHOUT = {
     "compact": "a copy of a graph keeps its axes, so a run-time length stays that of the first graph",
     "constant": "its samples read no placeholder",
@@ -32,89 +36,103 @@ WITHOUT = {
 }
 
 
-def records():
-    """(record, dtype): all but most of the elementwise ones."""
-    main, _ = cells.some_cells()
+def records(dtypes=False):
+    """(record, dtype): all but most of the elementwise ones; with `dtypes` all of both."""
+    main, other = cells.some_cells()
+    if dtypes:
+        return sorted({(r, d) for r, d, _ in cells.cells("value")})
     plain = [cell for cell in main if cell[0] in ELEMENTWISE.names]
     return [cell for cell in main if cell not in plain or cell in plain[:: max(len(plain) // FEW_ELEMENTWISE, 1)]]
 
 
-class Opened:
-    """The samples of a record in which some axes have no length, as a computation of their own placeholders."""
-
-    def __init__(self, c, axes):
-        self.axes, lengths = axes, [a.length for a in axes]
-        for a in axes:
-            a.length = None
-        try:
-            new = {h: placeholder(list(h.axes), dtype=h.dtype) for h in c.holes}
-            self.results = []
-            for root in c.tensors:
-                try:
-                    made = copy_graph([root], new)[root]
-                    if made is not root:
-                        lower([made], [h for h in new.values() if h in set(ng.op_graph.op.ordered([made]))])
-                        self.results.append(made)
-                except (ng.NgraphError, TypeError, ValueError):  # its type, or one on the way, needs a number
-                    continue
-            needed = set(ng.op_graph.op.ordered(self.results))
-            self.given = [(h, c.values[k]) for k, h in enumerate(c.holes) if new[h] in needed]
-            self.holes = [new[h] for h, _ in self.given]
-            self.program = lower(self.results, self.holes).program if self.results else None
-        finally:
-            self.lengths = lengths
-
-    def close(self):
-        for a, n in zip(self.axes, self.lengths, strict=True):
-            a.length = n
-
-    def values(self, length):
-        """The arrays of the placeholders with this length along the open axes: the elements that there are, again and again."""
-        found = []
-        for h, value in self.given:
-            for k, a in enumerate(h.axes):
-                if a.primary in self.axes:
-                    value = np.take(value, np.arange(length) % max(value.shape[k], 1), axis=k) if value.shape[k] else None
-                if value is None:
-                    return None
-            found.append(np.array(value, order="C"))
-        return found
+def every():
+    """(record, dtype, check, target); target "" is the transformer cpu as it is."""
+    found = [(r, d, "value", "") for r, d in records(WHOLE)]
+    steep = [(r, "float32") for r in cells.RECORDS if cells.is_there(cells.RECORDS[r], "gradient")]
+    found += [(r, d, "gradient", "") for r, d in (steep if WHOLE else steep[::FEW_GRADIENTS])]
+    for k, target in enumerate(TARGETS):
+        step = 1 if WHOLE else FEW_EMULATED if target == "aarch64" else FEW_TARGETS
+        found += [(r, d, "value", target) for r, d in records()[k::step]]
+    return found
 
 
-def wanted(program, values):
-    """What the references say; None where they refuse such lengths."""
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            return interpret(program, values)[0]
-    except (ng.NgraphError, ValueError, LookupError, ZeroDivisionError, AssertionError):
-        return None
+def sets(axes):
+    """The axes that are open: each alone, then all together."""
+    alone = axes if WHOLE else axes[:3]
+    return [*[[a] for a in alone], *([axes] if len(axes) > 1 else [])]
 
 
-def open_axes(c):
-    """The axes of a record's placeholders, one after the other, then all together."""
-    every = list(dict.fromkeys(a.primary for h in c.holes for a in h.axes if a.length and a.length > 1))
-    return [*[[a] for a in every[:3]], *([every] if len(every) > 1 else [])]
+def sizes(axes, target):
+    """The lengths of calls: for several axes the same for all, and draws."""
+    if target == "aarch64":
+        return [(n,) * len(axes) for n in EMULATED]
+    if len(axes) == 1:
+        return [(n,) for n in (MANY if WHOLE else FEW)]
+    draw = np.random.default_rng(len(axes))
+    return [*[(n,) * len(axes) for n in SEVERAL], *map(tuple, draw.choice(FEW, (UNLIKE, len(axes))).tolist())]
 
 
-@pytest.mark.parametrize(("record", "dtype"), records(), ids=[f"{r}-{d}" for r, d in records()])
-def test_open_lengths(record, dtype):
+def runner(o, target, monkeypatch):
+    """A function from the arguments and lengths of a call to results, compiled with open lengths."""
+    if target == "aarch64":
+        import static
+
+        from ngraph.plan import plan
+
+        planned = plan(o.lowered())
+        return lambda values, at: static.plans.run(planned, values, kind=static.Emulated)[0]
+    if target:
+        monkeypatch.setenv("NGRAPH_TARGET", target)
+    transformer = ngt.make_transformer_factory("cpu")()
+    f = transformer.computation([r for _, r in o.results], *o.holes)
+    return lambda values, at: [np.asarray(a) for a in f(*values)]
+
+
+def unlike(got, wanted, record, check):
+    """What is wrong with a result, or nothing. Sums of many terms, and gradients, are held to a share of the largest element."""
+    said = differs(got, wanted, record) if check == "value" else "other values"
+    if not said or got.shape != wanted.shape or got.dtype != wanted.dtype or got.dtype.name not in cells.FULL:
+        return said
+    share = {"value": 1e-5, "gradient": 1e-4}[check] * (1 if got.dtype == np.float32 else 1e-6)
+    g, w = got.astype(np.float64), wanted.astype(np.float64)
+    with np.errstate(all="ignore"):
+        near = np.abs(g - w) <= share * max(1.0, np.abs(w[np.isfinite(w)]).max(initial=0))
+    bad = ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
+    return f"{int(bad.sum())} of {bad.size} differ: {g[bad][:3]} instead of {w[bad][:3]}" if bad.any() else ""
+
+
+@pytest.mark.parametrize(("record", "dtype", "check", "target"), every(), ids=["-".join(filter(None, c)) for c in every()])
+def test_open_lengths(record, dtype, check, target, monkeypatch):
+    if target == "aarch64":
+        emulator = pytest.importorskip("static")
+        if emulator.EMULATOR is None:
+            pytest.skip("NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
     c, checked = case(record, dtype), 0
-    for axes in open_axes(c):
-        opened = Opened(c, axes)
-        try:
-            if not opened.results:
-                continue
-            transformer = ngt.make_transformer_factory("cpu")()
-            f = transformer.computation(opened.results, *opened.holes)
-            for n in LENGTHS if len(axes) == 1 else SHORT:
-                values = opened.values(n)
-                expected = None if values is None else wanted(opened.program, values)
-                if expected is not None:
-                    got = [np.asarray(a) for a in f(*values)]
-                    assert_close(got, expected, c.record, opened.results)
-                    checked += 1
-            transformer.close()
-        finally:
-            opened.close()
-    assert checked or record in WITHOUT
+    for axes in sets(every_axis(c)):
+        o = Opened(c, axes, check)
+        calls = [(at, values, o.expected(at, values)) for at in sizes(axes, target) if o.results and (values := o.values(at)) is not None]
+        calls = [(at, values, wanted) for at, values, wanted in calls if wanted]
+        if not calls:
+            continue
+        with lengths(axes, [None] * len(axes)), contextlib.redirect_stdout(io.StringIO()):
+            run = runner(o, target, monkeypatch)
+            for at, values, wanted in calls:
+                where = f"{[a.name for a in axes]} = {at}"
+                try:
+                    got = run(values, at)
+                except REFUSED as error:
+                    assert len(wanted) < len(o.results), f"{where}: {error}"
+                    continue
+                for (name, op), array in zip(o.results, got, strict=True):
+                    wrong = unlike(array, wanted[name], c.record, check) if name in wanted else ""
+                    assert not wrong, f"{where}, sample {name}, {op}: {wrong}"
+                    checked += name in wanted
+    assert checked or record in WITHOUT or check == "gradient"
+
+
+def test_another_result_would_be_seen():
+    """What is expected of a call is that of its own lengths: what another length gives is told."""
+    c = case("reduce", "float32")
+    o = Opened(c, every_axis(c)[:1])
+    seven, nine = (o.expected((n,), o.values((n,))) for n in (7, 9))
+    assert set(seven) == set(nine) and any(unlike(seven[name], nine[name], c.record, "value") for name in seven)
