@@ -47,6 +47,7 @@ from ngraph.frontends.neon.costs import (
     SquaredL2,
     Triplet,
 )
+from ngraph.frontends.neon.data.buckets import BucketIterator
 from ngraph.frontends.neon.data.datasets import CIFAR10, CIFAR100, IMDB, MNIST, PTB, FashionMNIST, Shakespeare, Text
 from ngraph.frontends.neon.data.iterators import ArrayIterator, IterableSource, Prefetch, SequentialArrayIterator
 from ngraph.frontends.neon.graph import ComputationalGraph, SubGraph, scope_ops
@@ -100,6 +101,7 @@ __all__ = [
     "AdamW",
     "Affine",
     "ArrayIterator",
+    "BucketIterator",
     "BaseRNNCell",
     "BatchNorm",
     "BiRNN",

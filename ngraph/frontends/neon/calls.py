@@ -150,6 +150,7 @@ ELSEWHERE = {  # entries whose argument name means something else, and None wher
     ("BiRNN", "cell"): ArgumentKind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),
     ("Prefetch", "source"): BATCHES,
     ("SequentialArrayIterator", "shuffle"): None,
+    ("BucketIterator", "padding"): None,
     ("fit", "axes"): None,
     ("loop_train", "callbacks"): None,
     ("UniformInit", "init"): None,

@@ -29,6 +29,7 @@ from ngraph.frontends.neon.callbacks import (
 )
 from ngraph.frontends.neon.calls import Checked, one_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.costs import Cost
+from ngraph.frontends.neon.data.buckets import BucketIterator
 from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, computed_labels, labels_in, predictions_in
 from ngraph.frontends.neon.given import batches_of, has_targets, held_out, is_frame
@@ -206,16 +207,15 @@ class Trainer(Checked):
     # ---- graphs
 
     def _placeholders(self, data: Batches) -> dict[str, Op]:
-        """Returns a placeholder for each entry; the batch axis has no length, so batches may differ in size."""
+        """Returns a placeholder for each entry; the batch axis has no length, nor have the data's open axes, so batches may differ."""
         if self._fixed():
             made = dict(data.make_placeholders())
         else:
-            batch = ng.make_axis(name="N")
+            shared = {n: ng.make_axis(name=n) for n in ("N", *data.open_axes)}
             made = {}
             for key, array in data.batch(0).items():
                 if key != "mask":
-                    names = data.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, np.ndim(array))))
-                    axes = [batch if n == "N" else ng.make_axis(size, name=n) for n, size in zip(names, np.shape(array), strict=True)]
+                    axes = [shared[n] if n in shared else ng.make_axis(size, name=n) for n, size in data.named_axes(key, array)]
                     made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
         named = data.axis_names()
         self._unnamed |= {p for key, p in made.items() if named.get(key) is None and len(p.axes) > 1}
@@ -360,8 +360,9 @@ class Trainer(Checked):
 
     def _evaluation(self, data: Batches) -> Any:
         """Returns (computation, names of a batch's entries, metrics, input and prediction, labels) for such data, in inference mode."""
-        fixed = 0 if self._fixed() else 1
-        kind = tuple(sorted((key, *map(str, np.shape(array)[fixed:])) for key, array in data.batch(0).items()))
+        open_ = data.open_axes if self._fixed() else {"N", *data.open_axes}
+        batch = {key: data.named_axes(key, array) if key != "mask" else [("N", len(array))] for key, array in data.batch(0).items()}
+        kind = tuple(sorted((key, *("?" if n in open_ else str(size) for n, size in named)) for key, named in batch.items()))
         if kind not in self._evaluations:
             placeholders = self._placeholders(data)
             x, t = self._parts(placeholders, data)
@@ -583,20 +584,34 @@ class Trainer(Checked):
         return {"cost": total / max(count, 1.0), **streamed.results()}
 
     @public
-    def predict(self, data: Any) -> np.ndarray:
+    def predict(self, data: Any) -> Any:
         """Returns predictions in inference mode, batch first, for an iterator (each example once), an array, tensor or table of inputs, or
-        one batch (a dict of arrays); the target may be missing."""
+        one batch (a dict of arrays); the target may be missing. Those of sequences of unlike length are a list of one array each."""
         if not isinstance(data, (Batches, Mapping)):
             data = self._batches(data)
             if isinstance(data, ArrayIterator) and not data.ndata:
                 data = dict(data.arrays)
         if isinstance(data, Batches):
-            size = data.batch_size if self._fixed() else 0
-            return np.concatenate([self.predict(padded(b, size))[: rows(b)] for b in self._from_start(data.once())])
+            size, once = data.batch_size if self._fixed() else 0, data.once()
+            found = [self.predict(padded(b, size))[: rows(b)] for b in self._from_start(once)]
+            return self._apart(found, once) if isinstance(once, BucketIterator) else np.concatenate(found)
         computation, keys = self._prediction()
         if len(keys) == 1 and keys[0] not in data and "x" in data:  # an array, of whatever name the data had
             data = {keys[0]: data["x"]}
         return np.asarray(computation(*_entries(data, keys, "predict")))
+
+    def _apart(self, found: Sequence[np.ndarray], data: BucketIterator) -> Any:
+        """Returns predictions in the order of the examples; where they have an open axis, each without what is behind its example's end."""
+        apart: list[Any] = [None] * data.ndata
+        y = next(iter(self._evaluations.values()))[3][1]
+        names = [a.name for a in y.axes if not a.is_batch]
+        for k, batch in enumerate(found):
+            for row, y in enumerate(batch):
+                place = data.which(k, row)
+                assert place is not None
+                ends = tuple(slice(data.sizes[place] if n in data.open_axes else None) for n in names)
+                apart[place] = y[ends]
+        return apart if data.open_axes & set(names) else np.stack(apart)
 
     def _prediction(self) -> tuple[Any, list[str]]:
         if self._predicting is None:
@@ -695,8 +710,8 @@ class Trainer(Checked):
 
     def _report(self, seconds: float, steps: int, train: Batches, valid: Batches | None, files: list[str]) -> Report:
         computation, keys = self._train
-        batch = train.batch(0)
-        operations = flops(computation, *[batch[k] for k in keys])
+        places = range(0, len(train), max(len(train) // 8, 1)) if train.open_axes else (0,)  # of several, where they are of unlike length
+        operations = np.mean([flops(computation, *[batch[k] for k in keys]) for batch in map(train.batch, places)])
         every = self.record["time/train"][-steps:] if steps else np.zeros(0)
         times = every[steps > 1 :]  # the first step compiles
         busy = float(times.mean()) * steps if len(times) else 0.0

@@ -9,7 +9,7 @@ import copy
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -135,6 +135,16 @@ class Batches(Checked):
         """Returns the names of the axes of each entry of a batch, batch first; None where they were not given."""
         raise NotImplementedError
 
+    @property
+    def open_axes(self) -> frozenset[str]:
+        """The names of axes, beside N, whose length changes from batch to batch."""
+        return frozenset()
+
+    def named_axes(self, key: str, array: Any) -> list[tuple[str, int]]:
+        """Returns (name, length) of the axes of an entry of a batch; those that nobody named are called by the entry and their number."""
+        names = self.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, np.ndim(array))))
+        return list(zip(names, np.shape(array), strict=True))
+
     def starts(self, k: int) -> bool:
         """Whether the k-th batch starts new sequences, so that state that layers carry from batch to batch is reset."""
         return self.shuffle or k % self.nbatches == 0
@@ -183,14 +193,18 @@ class Batches(Checked):
     def make_placeholders(self, include_iteration: bool = False) -> dict[str, Op]:
         """Returns placeholders for the entries of a batch, by name; sets the lengths of ax.N, and for sequences of ax.REC."""
         made: dict[str, Op] = {}
+        own = {n: ng.make_axis(name=n) for n in self.open_axes}
         for key, array in self.batch(0).items():
             if array is None or key == "mask":
                 continue
-            names = self.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, array.ndim)))
-            axes = [
-                ax.sized("N", self.batch_size) if n == "N" else ax.sized(n, size) if n == "REC" else ng.make_axis(size, name=n)
-                for n, size in zip(names, array.shape, strict=True)
-            ]
+            axes = []
+            for n, size in self.named_axes(key, array):
+                if n in own:
+                    axes.append(own[n])
+                elif n in ("N", "REC"):
+                    axes.append(ax.sized(n, self.batch_size if n == "N" else size))
+                else:
+                    axes.append(ng.make_axis(size, name=n))
             made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
         if include_iteration:
             made["iteration"] = ng.placeholder(()).named("iteration")
@@ -230,6 +244,8 @@ class _Once(Batches):
     def which(self, k: int, row: int) -> int | None:
         return self.source.which(k, row)
 
+    open_axes = property(lambda self: self.source.open_axes)
+
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
 
@@ -267,6 +283,8 @@ class Full(Batches):
 
     def which(self, k: int, row: int) -> int | None:
         return self.source.which(k, row)
+
+    open_axes = property(lambda self: self.source.open_axes)
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
@@ -492,7 +510,8 @@ class IterableSource(Batches):
     """An iterable of dicts as a source: of batches, such as a PyTorch DataLoader, or with `batch_size` of examples, such as a Hugging Face
     dataset, which are stacked. `axes`: {name: names of axes}, batch first. Each pass iterates it again; resuming skips.
 
-    source: an iterable that can be iterated repeatedly, or a function that returns one.
+    source: an iterable that can be iterated repeatedly, or a function that returns one. open_axes: names of those axes, beside N, whose
+    length changes from batch to batch, such as "REC" where texts are padded to the longest of a batch.
     """
 
     def __init__(
@@ -501,6 +520,7 @@ class IterableSource(Batches):
         batch_size: int | None = None,
         axes: Mapping[str, tuple[str, ...]] | None = None,
         tgt_key: str = "label",
+        open_axes: Sequence[str] = (),
     ):
         if isinstance(source, Iterator):
             raise wrong_kind(
@@ -512,6 +532,13 @@ class IterableSource(Batches):
         self.source, self.collate = source, batch_size
         self.axes: dict[str, tuple[str, ...] | None] = dict(axes or {})
         self.tgt_key = tgt_key
+        if isinstance(open_axes, str) or not isinstance(open_axes, Iterable):
+            raise wrong_kind("IterableSource", f"open_axes is {shown(open_axes)}, and no list of names", "take open_axes=['REC']")
+        named = {n for names in self.axes.values() if isinstance(names, (tuple, list)) for n in names}
+        if unknown := [n for n in open_axes if n not in named]:
+            why = f"open_axes names {', '.join(map(repr, unknown))}, and axes are {', '.join(sorted(named)) or 'not named'}"
+            raise refuse("IterableSource", why, "name them: axes={'text': ('N', 'REC')}, open_axes=['REC']")
+        self._open_axes = frozenset(open_axes)
         first = next(iter(self._batches()), None)
         if first is None:
             raise refuse("IterableSource", "the source gives no batch", "pass an iterable that can be gone through again, or a function")
@@ -589,6 +616,8 @@ class IterableSource(Batches):
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return {k: self.axes.get(k) for k in self._first}
 
+    open_axes = property(lambda self: self._open_axes)
+
     def batch(self, k: int) -> Batch:
         i = k % self.nbatches
         if self._at is None or self._at[0] != i:
@@ -623,6 +652,8 @@ class Prefetch(Batches):
     def once(self) -> Batches:
         inner = self.source.once()
         return inner if isinstance(inner, _Once) else Prefetch(inner, self.depth)
+
+    open_axes = property(lambda self: self.source.open_axes)
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
