@@ -532,9 +532,9 @@ class IterableSource(Batches):
         self.source, self.collate = source, batch_size
         self.axes: dict[str, tuple[str, ...] | None] = dict(axes or {})
         self.tgt_key = tgt_key
-        if isinstance(open_axes, str) or not isinstance(open_axes, Iterable):
+        if not isinstance(open_axes, (list, tuple)) or not all(isinstance(n, str) for n in open_axes):
             raise wrong_kind("IterableSource", f"open_axes is {shown(open_axes)}, and no list of names", "take open_axes=['REC']")
-        named = {n for names in self.axes.values() if isinstance(names, (tuple, list)) for n in names}
+        named = {n for names in self.axes.values() if isinstance(names, (tuple, list)) for n in names if isinstance(n, str)}
         if unknown := [n for n in open_axes if n not in named]:
             why = f"open_axes names {', '.join(map(repr, unknown))}, and axes are {', '.join(sorted(named)) or 'not named'}"
             raise refuse("IterableSource", why, "name them: axes={'text': ('N', 'REC')}, open_axes=['REC']")
