@@ -63,7 +63,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
     start = time.perf_counter()
     try:
-        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"))
+        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), table.decompositions())
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
         raise

@@ -27,7 +27,7 @@ from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch import translate as translate  # its modules register
-from ngraph.frontends.torch.graph import SYMBOLIC, line_of, name_of, unfit
+from ngraph.frontends.torch.graph import SYMBOLIC, is_check, line_of, name_of, unfit
 
 MAX_TEXT = 1 << 28  # bytes of the JSON of one program: a graph of a million nodes is smaller
 ARITHMETIC = frozenset(
@@ -35,7 +35,6 @@ ARITHMETIC = frozenset(
 )
 PLAIN = (ast.Expression, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-CHECKS = frozenset(("_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_async"))
 TYPES = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -50,7 +49,7 @@ class ExportedFile:
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                program = program.run_decompositions(private.decompositions())
+                program = program.run_decompositions(table.decompositions())
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart
             raise UnsupportedError(f"PyTorch cannot take {name} apart: {error}", fix="export it with this version of torch") from error
         self.program, self.name = program, name
@@ -135,7 +134,7 @@ class ExportedFile:
             name, reason = name_of(node), unfit(node.meta.get("val"))
             if node.op == "get_attr":
                 reason = "it calls a graph of its own"
-            elif not reason and name != "getitem" and table.find(name) is None and name.rpartition(".")[0] not in table.one_to_one():
+            elif not reason and name != "getitem" and not table.translated(name):
                 near = nearest(name.removeprefix("aten."), known)
                 reason = f"no translation{f'; the nearest is aten.{near}' if near else ''}"
             if reason:
@@ -147,7 +146,7 @@ class ExportedFile:
 def skipped(node: Node) -> bool:
     """Whether a node computes or checks lengths alone, which are known without it."""
     val = node.meta.get("val")
-    return isinstance(val, SYMBOLIC) or name_of(node).removeprefix("aten.").partition(".")[0] in CHECKS
+    return isinstance(val, SYMBOLIC) or is_check(node)
 
 
 def type_name(dtype: torch.dtype) -> str:

@@ -26,6 +26,11 @@ from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import placeholder
 
+CHECKS = frozenset(
+    f"aten.{name}"
+    for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size _assert_async"
+    " _linalg_check_errors".split()
+)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -33,6 +38,12 @@ def name_of(node: Node) -> str:
     """Returns what a node calls, `aten.add.Tensor`."""
     target = node.target
     return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+def is_check(node: Node) -> bool:
+    """Whether a node only checks lengths or results, and raises an error: torch runs it, and computes nothing."""
+    name = str(node.args[1]) if name_of(node) == "with_effects" else name_of(node)
+    return name.rpartition(".")[0] in CHECKS
 
 
 @cache
@@ -63,7 +74,7 @@ class TorchNode:
     __slots__ = ("g", "node", "val")
 
     def __init__(self, g: SymbolicTrace, node: Node):
-        self.g, self.node, self.val = g, node, node.meta["val"]
+        self.g, self.node, self.val = g, node, node.meta.get("val")
 
     @property
     def first(self) -> Any:

@@ -12,10 +12,10 @@ from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter as scatter_op
-from ngraph.ops.rearrange import product as product_of
 
 COMBINE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "max", "amin": "min"}
 
@@ -35,6 +35,8 @@ def index_select(n: TorchNode, a: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @translates("aten.gather")
 def gather(n: TorchNode, a: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    if any(n.g.same(s, 0) for s in index.shape):
+        return n.g.expanded(n.of(0, n.dtype), n.shape)
     if not a.rank or not index.rank:
         a, at = (t if t.rank else Tensor(t.op, [None]) for t in (a, index))
         found = indexing.gathered_elements(n.g, a, at, 0, "the tensor")
@@ -82,9 +84,34 @@ def scatter_add(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Tensor
 
 @translates("aten.scatter_reduce.two")
 def scatter_reduce(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    if reduce not in COMBINE or not include_self:
-        raise n.lack(f"scatter_reduce by {reduce}, include_self={include_self}")
-    return scattered(n, a, dim, index, source, COMBINE[reduce])
+    """Elements combined where they go; include_self: with what stands there already."""
+    if not include_self:
+        neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": lowest(a.dtype), "amin": highest(a.dtype)}[reduce]
+        a = scattered(n, a, dim, index, neutral, "set")
+    if reduce != "mean":
+        return scattered(n, a, dim, index, source, COMBINE[reduce])
+    whole = scattered(n, a, dim, index, source, "add")
+    start = n.g.expanded(n.of(1 if include_self else 0, a.dtype), a.shape)
+    many = scattered(n, start, dim, index, 1, "add")
+    return each(n.g, lambda x, k: e.divide.build(x, e.maximum(k, 1)), whole, many)
+
+
+def lowest(d: DType) -> Any:
+    return float("-inf") if d.is_float else d.lowest
+
+
+def highest(d: DType) -> Any:
+    return float("inf") if d.is_float else d.highest
+
+
+@translates("aten.index_reduce")
+def index_reduce(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Slices combined where they go."""
+    k = dim % max(a.rank, 1)
+    at = Tensor(index.op, [None]) if not index.rank else index
+    u = source if source.rank else Tensor(source.op, [None])
+    wide = n.g.expanded(Tensor(at.op, [*[None] * k, *at.dims, *[None] * (u.rank - 1 - k)]), u.shape)
+    return scatter_reduce(n, a, k, wide, u, reduce, include_self=include_self)
 
 
 def meeting(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[int], list[Tensor], list[Any]]:
@@ -142,17 +169,3 @@ def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values:
     made = scatter_op.build(old.op, *places(n, t, at, found), u.op, axes=axes, combine="add" if accumulate else "set", mode="clip")
     done = n.g.made(made, t.dims)
     return alone(n.g, lambda x: e.not_equal(x, 0), done) if as_bytes else done
-
-
-@translates("aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward")
-def max_pool_backward(
-    n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, at: Tensor
-) -> Tensor:
-    k = 2 if "2d" in str(n.node.target) else 3
-    plane = product_of(a.shape[-k:])
-    ahead = list(a.shape[:-k])
-    many = product_of(dy.shape[-k:])
-    zeros = n.g.full(n.g.expanded(n.of(0, n.dtype), [*ahead, plane]))
-    i, u = n.g.reshape(at, [*ahead, many]), n.g.reshape(dy, [*ahead, many])
-    made = indexing.scattered_elements(n.g, zeros, i, u, len(ahead), "add", "the tensor")
-    return n.g.reshape(made, n.shape)

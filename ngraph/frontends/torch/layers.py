@@ -11,16 +11,15 @@ from ngraph.frontends.positional import attention, norms, windows
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.reductions import along, total
-from ngraph.frontends.positional.shapes import size_op, turned
+from ngraph.frontends.positional.shapes import turned
 from ngraph.frontends.positional.values import Tensor
-from ngraph.frontends.positional.windows import Windowing, windowing, with_bias
+from ngraph.frontends.positional.windows import windowing, with_bias
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.pointwise import scaled
 from ngraph.frontends.torch.table import translates
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
-from ngraph.ops.rearrange import product as product_of
 from ngraph.ops.reduce import count
 
 
@@ -144,97 +143,6 @@ def convolution_backward(
 def sum_over(t: Tensor, dims: Sequence[int]) -> Tensor:
     """The sum over dims, which go."""
     return Tensor(total(t.op, along(t, dims)), [d for k, d in enumerate(t.dims) if k not in dims])
-
-
-# ---- pooling ------------------------------------------------------------------------------------------------------------
-
-
-def pooled(n: TorchNode, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, up: bool) -> tuple[Tensor, Windowing]:
-    """A tensor with batch and channels in front, and its windows."""
-    spatial = next(k for k in (1, 2, 3) if f"{k}d" in str(n.node.target))
-    kernel = many(kernel, spatial)
-    pads = many(padding, spatial)
-    t = a if a.rank == spatial + 2 else Tensor(a.op, [None, *a.dims])
-    return t, windowing(kernel, many(stride, spatial) if stride else kernel, many(dilation, spatial), [*pads, *pads], up=up)
-
-
-def unbatched(t: Tensor, a: Tensor) -> Tensor:
-    """A result without the batch that its input lacks."""
-    return t if t.rank == a.rank else Tensor(t.op, t.dims[1:])
-
-
-@translates("aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices")
-def max_pool(
-    n: TorchNode, a: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> tuple[Tensor, ...]:
-    t, by = pooled(n, a, kernel, stride, padding, dilation, ceil_mode)
-    y, places = windows.max_pool(n.g, t, windows.windows(n.g, t, by), True)
-    plane = product_of(t.shape[2:])
-    places = Tensor(e.remainder.build(places.op, size_op(plane)), places.dims)  # within a plane, as PyTorch counts them
-    return unbatched(y, a), unbatched(places, a)
-
-
-def averaged(
-    n: TorchNode, a: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: int | None
-) -> Tensor:
-    t, by = pooled(n, a, kernel, stride, padding, 1, ceil_mode)
-    ws = windows.windows(n.g, t, by)
-    if divisor is None:
-        if ceil_mode and count_include_pad:
-            raise n.lack("ceil_mode with count_include_pad")
-        y = windows.average_pool(n.g, t, ws, count_include_pad)
-    else:
-        r, outs, inner = windows.read(n.g, t, ws, 0)
-        y = n.g.made(total(r.op, tuple(inner)) / float(divisor), [*t.dims[:2], *outs])
-    return unbatched(y, a)
-
-
-@translates("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
-def average_pool(
-    n: TorchNode,
-    a: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    return n.give(averaged(n, n.of(a, kinds.wide(n.dtype)), kernel, stride, padding, ceil_mode, count_include_pad, divisor_override))
-
-
-@translates("aten.avg_pool2d_backward", "aten.avg_pool3d_backward")
-def average_pool_backward(
-    n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
-) -> Tensor:
-    return pullback(n, lambda x: averaged(n, x, kernel, stride, padding, ceil_mode, include, divisor), [a], dy)[0]
-
-
-@translates("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d", "aten.adaptive_avg_pool1d")
-def adaptive_average_pool(n: TorchNode, a: Tensor, size: Any) -> Tensor:
-    return n.give(adapted(n, n.of(a, kinds.wide(n.dtype)), size))
-
-
-def adapted(n: TorchNode, a: Tensor, size: Sequence[Any]) -> Tensor:
-    k = len(size)
-    if all(s == 1 for s in size):
-        dims = range(a.rank - k, a.rank)
-        axes = along(a, list(dims))
-        mean = total(a.op, axes) / count(axes, a.dtype) if axes else a.op
-        return Tensor(mean, [None if j in dims else d for j, d in enumerate(a.dims)])
-    lengths = n.g.numbers(a.shape[-k:])
-    if any(m % s for m, s in zip(lengths, size, strict=True)):
-        raise n.lack("adaptive pooling where the lengths do not divide")
-    kernel = [m // s for m, s in zip(lengths, size, strict=True)]
-    t = a if a.rank == k + 2 else Tensor(a.op, [None, *a.dims])
-    y = windows.average_pool(n.g, t, windows.windows(n.g, t, windowing(kernel, kernel)))
-    return unbatched(y, a)
-
-
-@translates("aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward")
-def adaptive_average_pool_backward(n: TorchNode, dy: Tensor, a: Tensor) -> Tensor:
-    k = 2 if "2d" in str(n.node.target) else 3
-    return pullback(n, lambda x: adapted(n, x, dy.shape[-k:]), [a], dy)[0]
 
 
 # ---- normalization ------------------------------------------------------------------------------------------------------

@@ -157,8 +157,9 @@ def unfold(n: TorchNode, a: Tensor, dim: int, size: int, step: int) -> Tensor:
 def flat_of(n: TorchNode, a: Tensor) -> Tensor:
     """The elements of a tensor as they lie in memory. Raises UnsupportedError where they do not lie one behind the other."""
     source = n.node.args[0].meta["val"]
-    if not source.is_contiguous() or (source.storage_offset() if isinstance(source.storage_offset(), int) else 1):
-        raise n.lack("as_strided of a tensor that is not contiguous")
+    whole = source.untyped_storage().nbytes() == source.numel() * source.dtype.itemsize
+    if not whole or not source.is_contiguous() or (source.storage_offset() if isinstance(source.storage_offset(), int) else 1):
+        raise n.lack("as_strided of a tensor that is not contiguous, or a part of another")
     return n.g.full(n.g.reshape(a, [product(a.shape)]))
 
 

@@ -231,6 +231,16 @@ def shift_right(n: TorchNode, a: Any, b: Any) -> Tensor:
     return n.each(lambda x, y: e.bitwise(x, y, kind="shr"), a, b)
 
 
+@translates("aten.angle")
+def angle(n: TorchNode, a: Any) -> Tensor:
+    def of(x: Op) -> Op:
+        if not a.dtype.is_float:
+            return e.where(e.less(x, 0.0), math.pi, 0.0)
+        return e.where(functions.isnan(x), x, e.where(e.less(x, 0.0), math.pi, 0.0))
+
+    return n.each(of, a)
+
+
 @translates("aten.isnan")
 def is_nan(n: TorchNode, a: Any) -> Tensor:
     return by_element.alone(n.g, lambda x: functions.isnan(x) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_), a)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import get_compilation_metrics
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -39,14 +39,23 @@ TESTED = "2.13"  # the version of torch that the tests run with
 WHOLE = (
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten.linear",
+    "aten.take",
     "aten.grid_sampler_2d",
 )
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Returns how ops are taken apart before they are translated: PyTorch's core table, less what stays whole."""
+def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[..., Any]]:
+    """Returns how ops are taken apart before they are translated: by PyTorch's core table, less what stays whole.
+
+    translated: whether an overload has a translator. What has none is taken apart by PyTorch's other rules, too, but random ops.
+    """
     table = core_aten_decompositions()
-    return {op: rule for op, rule in table.items() if str(op).rpartition(".")[0] not in WHOLE}
+    found = {op: rule for op, rule in table.items() if str(op).rpartition(".")[0] not in WHOLE}
+    for op, rule in global_decomposition_table["post_autograd"].items():
+        if op not in table and isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable:
+            if torch.Tag.nondeterministic_seeded not in op.tags and not translated(str(op)):
+                found[op] = rule
+    return found
 
 
 class Compiled(NamedTuple):
@@ -81,13 +90,13 @@ def metrics() -> list[Any]:
     return list(get_compilation_metrics())
 
 
-def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any) -> Any:
-    """Returns a graph of Dynamo's as a callable whose forward and backward graphs these compile."""
+def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table: dict[Any, Callable[..., Any]]) -> Any:
+    """Returns a graph of Dynamo's as a callable whose forward and backward graphs these compile, taken apart by a table."""
     made = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
         inference_compiler=inference,
-        decompositions=decompositions(),
+        decompositions=table,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )

@@ -15,14 +15,15 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.torch.graph import SYMBOLIC, Reading, hint, memory_order, name_of, tensors_in, unfit
+from ngraph.frontends.torch.graph import SYMBOLIC, Reading, hint, is_check, memory_order, name_of, tensors_in, unfit
 from ngraph.frontends.torch.steps import CompiledGraph, Length, OurStep, Result, TensorSlot, TorchStep, slots_in
 from ngraph.op_graph.op import ordered as ops_of
 from ngraph.transformers.base import Transformer
 
 VIEWS = frozenset(
     f"aten.{name}"
-    for name in "view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select alias detach diagonal".split()
+    for name in "view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select alias detach diagonal"
+    " as_strided".split()
 )
 
 
@@ -112,7 +113,7 @@ class Segments:
                     return
             except UnsupportedError:
                 pass
-        if isinstance(val, SYMBOLIC):
+        if isinstance(val, SYMBOLIC) or is_check(node):
             self.kind[node] = "torch"
             return
         if node.target is operator.getitem and self.kind[node.args[0]] == "torch":
@@ -270,7 +271,7 @@ class Segments:
         """The nodes whose tensors have to exist: outputs, what torch takes, what a later segment of ours takes."""
         wanted: set[Node] = set()
         todo = list(self.output.all_input_nodes)
-        todo += [n for n in self.nodes if self.kind.get(n) == "torch" and (ordered(n) or not n.users) and n in self.left]
+        todo += [n for n in self.nodes if self.kind.get(n) == "torch" and ((ordered(n) or not n.users) and n in self.left or is_check(n))]
         seen: set[Node] = set()
         while todo:
             node = todo.pop()

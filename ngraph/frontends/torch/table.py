@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from ngraph.frontends.torch import private
 from ngraph.op_graph.opdef import ELEMENTWISE, REGISTRY, TORCH, OpDef
 
 Translator = Callable[..., Any]
@@ -34,6 +35,17 @@ def translates(*ops: str) -> Callable[[Translator], Translator]:
 def find(op: str) -> Translator | None:
     """The translator of an overload; None where there is none."""
     return TABLE.get(op) or TABLE.get(op.rpartition(".")[0])
+
+
+def translated(op: str) -> bool:
+    """Whether an overload has a translator, or is a record."""
+    return find(op) is not None or op.rpartition(".")[0] in one_to_one()
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Returns how ops are taken apart before they are translated."""
+    return private.decompositions(translated)
 
 
 @cache

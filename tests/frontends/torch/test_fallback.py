@@ -32,11 +32,11 @@ def test_the_module_is_found_as_a_name_of_ngraph():
 def test_torch_runs_what_we_lack_between_two_segments():
     def f(x):
         y = x @ x.T + 1
-        s = torch.linalg.svdvals(y)
+        s = torch.geqrf(y)[1]
         return (s * 2).sum(), y.relu()
 
     x = torch.randn(5, 5)
-    with pytest.warns(NgraphWarning, match=r"_linalg_svd.*1 times: no translation") as seen:
+    with pytest.warns(NgraphWarning, match=r"geqrf.*1 times: no translation") as seen:
         found = torch.compile(f, backend=backend)(x)
     assert len([w for w in seen if issubclass(w.category, NgraphWarning)]) == 1
     for a, b in zip(found, f(x), strict=True):
@@ -45,7 +45,7 @@ def test_torch_runs_what_we_lack_between_two_segments():
     (graph,) = function.graphs
     assert graph.segments == 2 and graph.ours >= 4
     ((name, (row,)),) = graph.in_torch.items()
-    assert name.startswith("aten._linalg_svd") and row["count"] == 1 and HERE in row["line"] and row["bytes"] >= 5 * 5 * 4
+    assert name.startswith("aten.geqrf") and row["count"] == 1 and HERE in row["line"] and row["bytes"] >= 5 * 5 * 4
     given = json.loads(report().dumps())
     assert given["in torch"] == {name: 1} and given["functions"][0]["graphs"][0]["calls"] == 1
     assert name in str(report())
@@ -53,7 +53,7 @@ def test_torch_runs_what_we_lack_between_two_segments():
 
 def test_a_warning_names_a_set_of_ops_once():
     def f(x):
-        return torch.linalg.svdvals(x) + 1
+        return torch.geqrf(x)[1] + 1
 
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -65,11 +65,11 @@ def test_a_warning_names_a_set_of_ops_once():
 
 def test_fallback_as_an_error_lists_every_op_at_once():
     def f(x):
-        return torch.linalg.svdvals(x).sum() + torch.linalg.eigvalsh(x).sum()
+        return torch.geqrf(x)[1].sum() + torch.special.airy_ai(x).sum()
 
     with pytest.raises(Exception, match="torch would run 2 ops of this graph") as raised:
         torch.compile(f, backend=backend, options={"fallback": "error"})(torch.randn(3, 3))
-    assert "_linalg_svd" in str(raised.value) and "_linalg_eigh" in str(raised.value) and HERE in str(raised.value)
+    assert "geqrf" in str(raised.value) and "special_airy_ai" in str(raised.value) and HERE in str(raised.value)
     assert report().functions == []
 
 
