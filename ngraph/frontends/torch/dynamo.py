@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ngraph.errors import NgraphWarning, SettingError, UnsupportedError, nearest
-from ngraph.frontends.torch import private, table
+from ngraph.frontends.torch import private, recurrent, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
@@ -62,6 +62,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
         return lambda graph, inputs: compiled(graph, made.graph(kind), given).boxed()
 
     start = time.perf_counter()
+    gm = recurrent.lowered(gm)
     try:
         function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), table.decompositions())
     except BaseException:
@@ -69,6 +70,9 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
         raise
     made.seconds["aot"] = time.perf_counter() - start - sum(g.seconds["translation"] for g in made.graphs)
     return function
+
+
+private.take_recurrent_layers(backend)
 
 
 def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> CompiledGraph:

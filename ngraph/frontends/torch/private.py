@@ -8,12 +8,14 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 import torch
 from torch._decomp import core_aten_decompositions, global_decomposition_table
+from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
@@ -52,7 +54,9 @@ def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[...,
     table = core_aten_decompositions()
     found = {op: rule for op, rule in table.items() if str(op).rpartition(".")[0] not in WHOLE}
     for op, rule in global_decomposition_table["post_autograd"].items():
-        if op not in table and isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable:
+        if op in table or str(op).rpartition(".")[0] in WHOLE:
+            continue
+        if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable:
             if torch.Tag.nondeterministic_seeded not in op.tags and not translated(str(op)):
                 found[op] = rule
     return found
@@ -109,6 +113,23 @@ def written(tensors: Iterable[torch.Tensor]) -> None:
         increment_version(tensors)
     except RuntimeError:  # tensors of inference mode have no version
         increment_version([t for t in tensors if not t.is_inference()])
+
+
+def take_recurrent_layers(ours: Any) -> None:
+    """Lets Dynamo take recurrent layers into the graphs of a backend, which it keeps out of all graphs unless `allow_rnn` is set."""
+    convert = ConvertFrameAssert.__call__
+
+    @wraps(convert)
+    def call(self: Any, *args: Any, skip: int = 0, **named: Any) -> Any:
+        found = self._torchdynamo_orig_backend
+        while found is not ours and found is not None:  # wrapped for debugging, and for options
+            found = getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "compiler_fn", None)
+        if found is None or dynamo_config.allow_rnn:
+            return convert(self, *args, skip=skip + 1, **named)
+        with dynamo_config.patch(allow_rnn=True):
+            return convert(self, *args, skip=skip + 1, **named)
+
+    ConvertFrameAssert.__call__ = call
 
 
 def same_version() -> bool:

@@ -47,3 +47,12 @@ def test_a_symint_has_a_value_in_this_call():
     torch._dynamo.reset()
     torch.compile(lambda x: x * x.shape[0], backend=look, dynamic=True)(torch.ones(7))
     assert seen == [7]
+
+
+def test_dynamo_takes_recurrent_layers_for_us_alone():
+    """`ConvertFrameAssert` knows the backend it compiles for, wrapped, and reads `allow_rnn`."""
+    torch._dynamo.reset()
+    reset()
+    assert not torch._dynamo.config.allow_rnn
+    torch.compile(torch.nn.GRU(2, 3), backend=backend, fullgraph=True, options={"fallback": "error"})(torch.ones(4, 2))
+    assert len(report().functions) == 1 and not torch._dynamo.config.allow_rnn

@@ -1,0 +1,241 @@
+"""Recurrent layers as loops: `torch.lstm`, `gru` and `rnn` of a graph of Dynamo's become ops of ours, one for each layer and direction.
+
+PyTorch has no rule that takes such a layer apart and keeps it a loop, so this happens before AOTAutograd. `ngraph::recurrent` is its op,
+with a derivative of its own, `ngraph::recurrent_backward`; what is around it (the order of dims, dropout, both directions side by side)
+is written with ops of PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ngraph.frontends.positional.products import multiplied
+from ngraph.frontends.positional.recurrent import gate
+from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.layers import pullback_of_many
+from ngraph.frontends.torch.table import translates
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.control import scan
+from ngraph.ops.rearrange import broadcast, rename_record
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}  # LSTM: input, forget, state, output; GRU: reset, update, state
+FUNCTIONS = {name: getattr(torch, name) for name in GATES}
+KINDS = {function: name for name, function in FUNCTIONS.items()}
+
+SCHEMA = "(Tensor x, Tensor h, Tensor c, Tensor[] weights, str kind, bool reverse)"
+SLOPES = "(Tensor dy, Tensor dh, Tensor dc, Tensor x, Tensor h, Tensor c, Tensor[] weights, str kind, bool reverse)"
+
+
+def eager(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, weights: Sequence[torch.Tensor], kind: str, reverse: bool) -> Any:
+    """One layer in one direction, as PyTorch computes it.
+
+    x [time, batch, inputs]; h [batch, outputs]; c [batch, hidden], without elements but of an LSTM; weights: of the inputs, of the state,
+    then maybe both biases, then maybe the projection. Gives all states [time, batch, outputs], the last one, and the last c.
+    """
+    x = x.flip(0) if reverse else x
+    state = (h[None], c[None]) if kind == "lstm" else h[None]
+    y, *last = FUNCTIONS[kind](x, state, list(weights), len(weights) >= 4, 1, 0.0, False, False, False)
+    y = y.flip(0) if reverse else y.clone()
+    return y, last[0][0].clone(), last[1][0].clone() if kind == "lstm" else c.clone()
+
+
+def shapes(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, weights: Sequence[torch.Tensor], kind: str, reverse: bool) -> Any:
+    """Tensors of the results' shapes."""
+    return x.new_empty((x.shape[0], *h.shape)), torch.empty_like(h), torch.empty_like(c)
+
+
+def eager_backward(dy: torch.Tensor, dh: torch.Tensor, dc: torch.Tensor, *given: Any) -> list[torch.Tensor]:
+    """The derivatives for x, h, c and the weights, as PyTorch computes them."""
+    x, h, c, weights, kind, reverse = given
+    leaves = [t.detach().requires_grad_() for t in (x, h, c, *weights)]
+    with torch.enable_grad():
+        results = eager(leaves[0], leaves[1], leaves[2], leaves[3:], kind, reverse)
+    found = torch.autograd.grad(results, leaves, (dy, dh, dc), allow_unused=True)
+    return [torch.zeros_like(t) if d is None else d.clone() for d, t in zip(found, leaves, strict=True)]
+
+
+def defined() -> Any:
+    """Defines both ops, and returns them."""
+    library = torch.library.Library("ngraph", "DEF")
+    library.define(f"recurrent{SCHEMA} -> (Tensor, Tensor, Tensor)")
+    library.define(f"recurrent_backward{SLOPES} -> Tensor[]")
+    library.impl("recurrent", eager, "CPU")
+    library.impl("recurrent_backward", eager_backward, "CPU")
+    torch.library.register_fake("ngraph::recurrent", shapes, lib=library)
+    torch.library.register_fake(
+        "ngraph::recurrent_backward", lambda dy, dh, dc, x, h, c, ws, kind, back: [torch.empty_like(t) for t in (x, h, c, *ws)], lib=library
+    )
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        x, h, c, weights, ctx.kind, ctx.reverse = inputs
+        ctx.save_for_backward(x, h, c, *weights)
+
+    def backward(ctx: Any, dy: torch.Tensor, dh: torch.Tensor, dc: torch.Tensor) -> Any:
+        x, h, c, *weights = ctx.saved_tensors
+        dx, first, cell, *slopes = torch.ops.ngraph.recurrent_backward(dy, dh, dc, x, h, c, weights, ctx.kind, ctx.reverse)
+        return dx, first, cell, slopes, None, None
+
+    torch.library.register_autograd("ngraph::recurrent", backward, setup_context=keep, lib=library)
+    return library
+
+
+LIBRARY = defined()  # the ops are there as long as this is
+
+
+# ---- graphs of Dynamo's -------------------------------------------------------------------------------------------------
+
+
+def layered(
+    kind: str,
+    x: torch.Tensor,
+    state: Any,
+    weights: Sequence[torch.Tensor],
+    biases: bool,
+    layers: int,
+    dropout: Any,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Any:
+    """All layers and directions of what `torch.lstm` and its like are called for, with their arguments."""
+    h, c = state if kind == "lstm" else (state, None)
+    alone = x.dim() == 2
+    x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
+    if alone:
+        h, c = h.unsqueeze(1), None if c is None else c.unsqueeze(1)
+    ways = 2 if bidirectional else 1
+    each = len(weights) // (layers * ways)
+    none = x.new_zeros(0)
+    last_h, last_c = [], []
+    for layer in range(layers):
+        found = []
+        for way in range(ways):
+            k = layer * ways + way
+            mine = list(weights[k * each : (k + 1) * each])
+            y, *ends = torch.ops.ngraph.recurrent(x, h[k], c[k] if c is not None else none, mine, kind, way == 1)
+            found.append(y)
+            last_h.append(ends[0])
+            last_c.append(ends[1])
+        x = torch.cat(found, -1) if ways > 1 else found[0]
+        if train and layer < layers - 1:
+            x = torch.nn.functional.dropout(x, dropout, True)
+    x = x.squeeze(1) if alone else x.transpose(0, 1) if batch_first else x
+    ends = [torch.stack(last_h)] + ([torch.stack(last_c)] if kind == "lstm" else [])
+    return x, *[s.squeeze(1) if alone else s for s in ends]
+
+
+def lowered(gm: GraphModule) -> GraphModule:
+    """Returns a graph of Dynamo's whose recurrent layers are loops of ours; those over packed sequences stay PyTorch's."""
+    found = [n for n in gm.graph.nodes if n.op == "call_function" and n.target in KINDS and len(n.args) == 9 and not n.kwargs]
+    for node in found:
+        kind = KINDS[node.target]
+        with gm.graph.inserting_before(node):
+            node.replace_all_uses_with(gm.graph.call_function(LAYERS[kind], node.args))
+        gm.graph.erase_node(node)
+    if found:
+        gm.recompile()
+    return gm
+
+
+class LayerCall:
+    """`layered` of one kind, as a function that a graph can call."""
+
+    def __init__(self, kind: str):
+        self.kind = self.__name__ = kind
+
+    def __call__(self, *args: Any) -> Any:
+        return layered(self.kind, *args)
+
+
+LAYERS = {name: LayerCall(name) for name in GATES}
+
+
+# ---- their translators --------------------------------------------------------------------------------------------------
+
+
+def loop(n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool) -> list[Tensor]:
+    """The states of all steps, the last state and the last c: one product with all inputs, then one loop."""
+    g, gates = n.g, GATES[kind]
+    time, batch, inside = (x := g.full(x)).dims
+    hidden = g.number(weights[1].shape[0]) // gates
+    w, r = (g.full(g.reshape(t, [gates, hidden, t.shape[-1]])) for t in weights[:2])
+    G, H, K = g.fresh(gates), g.fresh(hidden), g.fresh(r.shape[-1])
+    w, r = g.renamed(w, [G, H, inside]), g.renamed(r, [G, H, K])
+    biases = [g.renamed(g.full(g.reshape(b, [gates, hidden])), [G, H]).op for b in weights[2:4]] if len(weights) >= 4 else []
+    projected = weights[-1] if len(weights) in (3, 5) else None
+    P = g.fresh(projected.shape[0]) if projected is not None else H
+    project = None if projected is None else g.renamed(g.full(projected), [P, H]).op
+    xg = multiplied(x.op, w.op, (inside,))
+    for b in biases[: 1 if kind == "gru" else 2]:
+        xg = xg + b
+    start = [broadcast(g.renamed(g.full(h), [batch, P]).op, [batch, P])]
+    if kind == "lstm":
+        start.append(broadcast(g.renamed(g.full(c), [batch, H]).op, [batch, H]))
+    cell = TorchCell(kind, G, P, K, r.op, biases[1] if kind == "gru" and biases else None, project, H)
+
+    def step(carry: Any, now: Op) -> tuple[Any, Op]:
+        new = [broadcast(s, old.axes) for s, old in zip(cell.step(list(carry), now), start, strict=True)]
+        return tuple(new), new[0]
+
+    after, ys = scan(lambda carry, now: step(carry, now), tuple(start), xg, time, reverse=reverse)
+    ends = [g.made(s, [batch, d]) for s, d in zip(after, (P, H), strict=False)]
+    return [g.made(ys, [time, batch, P]), ends[0], ends[1] if kind == "lstm" else c]
+
+
+class TorchCell:
+    """One step of a layer: from the state, and the inputs' part of the gates, to the next state."""
+
+    def __init__(self, kind: str, G: Axis, P: Axis, K: Axis, r: Op, bias: Op | None, project: Op | None, H: Axis):
+        self.kind, self.G, self.P, self.K, self.r, self.bias, self.project, self.H = kind, G, P, K, r, bias, project, H
+
+    def step(self, state: list[Op], xg: Op) -> list[Op]:
+        hidden = multiplied(rename_record.build(state[0], to=((self.P, self.K),)), self.r, (self.K,))
+        if self.bias is not None:
+            hidden = hidden + self.bias
+        if self.kind == "gru":
+            (rx, zx, nx), (rh, zh, nh) = ([gate(t, self.G, k) for k in range(3)] for t in (xg, hidden))
+            z = e.sigmoid(zx + zh)
+            return [(1.0 - z) * e.tanh(nx + e.sigmoid(rx + rh) * nh) + z * state[0]]
+        total = xg + hidden
+        if self.kind != "lstm":
+            made = gate(total, self.G, 0)
+            return [e.tanh(made) if self.kind == "rnn_tanh" else e.maximum(made, 0.0)]
+        i, f, s, o = (gate(total, self.G, k) for k in range(4))
+        cell = e.sigmoid(f) * state[1] + e.sigmoid(i) * e.tanh(s)
+        h = e.sigmoid(o) * e.tanh(cell)
+        return [h if self.project is None else multiplied(h, self.project, (self.H,)), cell]
+
+
+@translates("ngraph.recurrent")
+def recurrent(n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool) -> tuple[Tensor, ...]:
+    wide = kinds.wide(x.dtype)
+    given = [n.of(t, wide) for t in (x, h, c, *weights)]
+    return tuple([n.give(t) for t in loop(n, given[0], given[1], given[2], given[3:], kind, reverse)])
+
+
+@translates("ngraph.recurrent_backward")
+def recurrent_backward(
+    n: TorchNode, dy: Tensor, dh: Tensor, dc: Tensor, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool
+) -> list[Tensor]:
+    wide = kinds.wide(x.dtype)
+    given = [n.of(t, wide) for t in (x, h, c, *weights)]
+    outs = 3 if kind == "lstm" else 2
+    leaves = given if kind == "lstm" else [*given[:2], *given[3:]]
+
+    def forward(*ts: Tensor) -> list[Tensor]:
+        x, h, *rest = ts
+        cell, ws = (rest[0], rest[1:]) if kind == "lstm" else (c, rest)
+        return loop(n, x, h, cell, ws, kind, reverse)[:outs]
+
+    found = pullback_of_many(n, forward, leaves, [n.of(t, wide) for t in (dy, dh, dc)[:outs]])
+    if kind != "lstm":
+        found.insert(2, n.of(dc, wide))
+    return [n.of(t, kinds.OURS[v.dtype]) for t, v in zip(found, n.val, strict=True)]
