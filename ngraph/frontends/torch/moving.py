@@ -242,6 +242,22 @@ def select_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int, index: Any
     return put(n, a, Tensor(source.op, [*source.dims[:k], None, *source.dims[k:]]), dim, index, 1)
 
 
+@translates("aten.diagonal_scatter")
+def diagonal_scatter(n: TorchNode, a: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A tensor with another in place of a diagonal of two of its dims."""
+    j, k = dim1 % a.rank, dim2 % a.rank
+    t, u = n.g.full(a), n.g.full(n.of(source, a.dtype))
+    rows, columns = t.dims[j], t.dims[k]
+    if n.g.same(u.shape[-1], 0):
+        return t
+    first = min(offset, 0) * -1
+    u = n.g.renamed(u, [*[d for i, d in enumerate(t.dims) if i not in (j, k)], u.dims[-1]])
+    wide = n.g.full(n.g.read(u, [*u.dims[:-1], rows], {u.dims[-1]: Idx(rows) - first}))
+    wide = n.g.renamed(wide, [*u.dims[:-1], rows])
+    on = e.equal(iota(rows, dtypes.int64) + offset, iota(columns, dtypes.int64))
+    return n.g.made(e.where(on, wide.op, t.op), t.dims)
+
+
 # ---- made of numbers ----------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """PyTorch's own table of ops, with samples, run through the backend: eager is the oracle, and the table says how near it has to be.
 
     python tests/frontends/torch/opinfo.py --part 0/4 --into out/opinfo     # a quarter of the entries, into out/opinfo/float32.0.jsonl
-    python tests/frontends/torch/opinfo.py --write out/opinfo               # the record of all that ran: tests/frontends/torch/opinfo.json
+    python tests/frontends/torch/opinfo.py --write out/opinfo     # the record, opinfo.json, and from it the table of docs/torch.md
 
 Each entry gets its first samples, each compiled by itself with `fullgraph=True`. A sample that compiled nothing fails.
 """
@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ SAMPLES = 10  # of an entry
 GRADIENTS = 3  # samples of an entry whose derivatives are taken
 LIMIT = 200  # seconds for one entry
 RECORD = Path(__file__).with_suffix(".json")
+MARKS = ("<!-- the entries, printed by `make torch-ops` -->", "<!-- the end of the entries -->")
 DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.float16)}
 ANY_VALUES = re.compile(r"(new_)?empty(_like|_strided|_permuted)?$")  # what memory happens to hold
 
@@ -193,6 +195,67 @@ def run_part(part, into, dtype_name, gradients, samples, only, transformer, agai
             file.flush()
 
 
+@contextmanager
+def prepared():
+    """Lets Dynamo trace what the table does."""
+    methods, own = common_methods_invocations, common_methods_invocations.wrapper_set_seed
+    logs = {*torch._dynamo.config.reorderable_logging_functions, warnings.warn}
+    with (
+        warnings.catch_warnings(),
+        torch._dynamo.config.patch(
+            capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True, reorderable_logging_functions=logs, recompile_limit=100
+        ),
+    ):
+        warnings.simplefilter("ignore")
+        # Dynamo cannot trace how the table sets seeds inside of a call; each call here sets its own before
+        methods.wrapper_set_seed = lambda op, *args, **named: op(*args, **named)
+        try:
+            yield
+        finally:
+            methods.wrapper_set_seed = own
+
+
+def written(folder):
+    """Writes the record of all that ran: for each dtype and entry its samples, how many agree, ops in torch, and the first failure."""
+    record = {}
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        kind = path.name.rpartition(".")[0].rpartition(".")[0]
+        for line in path.read_text().splitlines():
+            r = json.loads(line)
+            failed = r["failed"][0].partition(" |")[0][:160] if r["failed"] else ""
+            record.setdefault(kind, {})[r["name"]] = [r["samples"], r["agree"], sorted(r["in_torch"]), failed]
+    text = ",\n".join(
+        json.dumps(kind) + ": {\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(v)}" for n, v in sorted(rows.items())) + "\n}"
+        for kind, rows in record.items()
+    )
+    RECORD.write_text("{" + text + "}\n")
+
+
+def page():
+    """Returns the table of docs/torch.md, printed from the record."""
+    lines = ["| dtype | entries | agree | wholly ours |", "| --- | --- | --- | --- |"]
+    record = json.loads(RECORD.read_text())
+    for kind, rows in record.items():
+        good = [n for n, (samples, agree, *_) in rows.items() if samples and samples == agree]
+        ours = [n for n in good if not rows[n][2]]
+        lines.append(f"| {kind.replace('.', ', ')} | {len(rows)} | {len(good)} | {len(ours)} |")
+    rows = record["float32"]
+    left = {}
+    for name, (*_, ops, _) in rows.items():
+        for op in ops:
+            left.setdefault(op.rpartition(".")[0].removeprefix("aten."), []).append(name)
+    failing = [n for n, (samples, agree, *_) in rows.items() if not samples or samples != agree]
+    lines += ["", f"Ops that torch runs in them: {', '.join(f'`{op}`' for op in sorted(left))}."]
+    lines += ["", f"Entries that do not agree: {', '.join(f'`{n}`' for n in sorted(failing))}."]
+    return "\n".join(lines)
+
+
+def with_table(text):
+    """Returns the page of the docs with the table between its marks."""
+    before, _, rest = text.partition(MARKS[0])
+    return f"{before}{MARKS[0]}\n\n{page()}\n\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", default="0/1")
@@ -203,16 +266,17 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--transformer", default="")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--write", default="")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    torch._dynamo.config.capture_dynamic_output_shape_ops = True
-    torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)
-    # Dynamo cannot trace how the table sets seeds inside of a call; each call here sets its own before
-    common_methods_invocations.wrapper_set_seed = lambda op, *args, **named: op(*args, **named)
-    torch._dynamo.config.capture_scalar_outputs = True
+    if given.write:
+        written(given.write)
+        docs = Path(__file__).parents[3] / "docs" / "torch.md"
+        docs.write_text(with_table(docs.read_text()))
+        return
     samples = given.samples or (GRADIENTS if given.gradients else SAMPLES)
-    run_part(given.part, given.into, given.dtype, given.gradients, samples, given.only, given.transformer, given.again)
+    torch.set_num_threads(1)
+    with prepared():
+        run_part(given.part, given.into, given.dtype, given.gradients, samples, given.only, given.transformer, given.again)
     sys.stdout.flush()
     os._exit(0)  # threads of compilers that are still at work
 
