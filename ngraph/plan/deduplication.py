@@ -88,11 +88,12 @@ def shape(plan: Plan, kernel: Kernel, numbers: bool = True) -> Shape | None:
     return Shape(key, tuple(written.axes), tuple(written.buffers))
 
 
-def _length(plan: Plan, a: AxisId) -> int | None:
+def _length(plan: Plan, a: AxisId) -> int | tuple[int]:
+    """Returns the length of an axis, or the guess that its schedule is made for."""
     try:
         return plan.length(a)
     except LookupError:
-        return None
+        return (plan.guess(a),)
 
 
 # ---- numbers in which kernels differ --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ngraph.op_graph import expr
@@ -24,6 +25,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.program.program import AxisId
+from ngraph.tensors.graph import guessed_length, guessed_symbols
 from ngraph.tensors.index import Load, Read, loads, loop_variant_axes
 from ngraph.tensors.memo import memo_key
 
@@ -307,6 +309,15 @@ class Plan:
             raise LookupError(f"{e!r} has no value here")
 
         return leaf(Len(axis))
+
+    @cached_property
+    def guessed_symbols(self) -> dict[AxisId, int]:
+        """The lengths that costs take for axes whose length comes with a call."""
+        return guessed_symbols(self.axes, [b.axes for b in self.inputs])
+
+    def guess(self, axis: AxisId) -> int:
+        """The length of an axis, at least 1, that costs take where calls bring it."""
+        return guessed_length(self.axes, axis, self.guessed_symbols)
 
     def formula(self, axis: AxisId) -> ExprLike:
         """Returns the length of an axis as an expression over lengths that calls bring, and over what buffers hold."""

@@ -15,7 +15,6 @@ from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import CONFLICT_BYTES, MAX_ROW_GROWTH
-from ngraph.tensors.graph import guessed_length, guessed_symbols
 from ngraph.tensors.index import loads
 
 
@@ -32,10 +31,8 @@ def insert_packing(plan: Plan, machine: Cpu) -> Plan:
                 lengths[a] = None
         return lengths[a]
 
-    symbols = guessed_symbols(plan.axes, [b.axes for b in plan.inputs])
-
     def guess(a: AxisId) -> int:
-        return guessed_length(plan.axes, a, symbols) if (n := length(a)) is None else n
+        return plan.guess(a) if (n := length(a)) is None else n
 
     still = unchanged(plan)
     lifted(plan, still)

@@ -31,7 +31,8 @@ class KernelAddresses:
         self.grid: dict[AxisId, Loop] = {}
         for a, b in kernel.loops:
             count = (self.length(a) + (b - 1)) // b
-            self.grid[a] = Loop(((a, b, count),), count, count if isinstance(count, int) else None, grid=True)
+            most = count if isinstance(count, int) else None
+            self.grid[a] = Loop(((a, b, count),), count, most, grid=True, guess=-(-plan.guess(a) // b))
 
     def length(self, a: AxisId) -> ExprLike:
         """The length of an axis: a number, else `Len` of it."""

@@ -18,7 +18,6 @@ from ngraph.schedule.form import Access, Loop, ScheduledKernel, ScheduledStage, 
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
-    ASSUMED_LENGTH,
     BROADCAST_RELATIVE_COST,
     CALL_COST,
     GATHERED_LANE_COST,
@@ -37,7 +36,7 @@ Places = Mapping[Loop, int]
 
 
 def seconds(kernel: ScheduledKernel) -> float:
-    """Returns the seconds of all work items on one thread. An open length counts as the longest it may be, else as ASSUMED_LENGTH."""
+    """Returns the seconds of all work items on one thread; of open lengths, those that the plan was made for."""
     machine = kernel.target
     assert isinstance(machine, Cpu)
     work = moved = 0.0
@@ -54,7 +53,7 @@ def seconds(kernel: ScheduledKernel) -> float:
 
 def extent(d: Loop) -> int:
     """Returns the places of a loop, at least one."""
-    return max(d.extent, 1) if isinstance(d.extent, int) else ASSUMED_LENGTH if d.most is None else d.most
+    return d.likely
 
 
 def _places(loops: Iterable[Loop]) -> int:

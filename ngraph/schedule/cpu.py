@@ -204,13 +204,15 @@ class _Scheduler(KernelAddresses):
         if size == 1:
             return []
         found: list[Loop] = []
+        likely = self.plan.guess(a) if most is None else min(self.plan.guess(a), max(most, 1))
         every = [1, *[k for k in units if most is None or k < most]]
         uneven = any(not isinstance(size, int) or size % k for k in units)
         for unit, above in zip(every, [*every[1:], size], strict=True):
             total = min(above, size) if isinstance(size, int) and isinstance(above, int) else above
             places = (total + (unit - 1)) // unit
             count = places if isinstance(places, int) else None if most is None else -(-most // unit)
-            found.insert(0, Loop(((a, unit, places),), places, count, unit, total, found[0] if found else None, uneven))
+            guess = -(-min(above if isinstance(above, int) else likely, likely) // unit)
+            found.insert(0, Loop(((a, unit, places),), places, count, unit, total, found[0] if found else None, uneven, guess=guess))
         return found
 
 
@@ -390,6 +392,7 @@ class _StageScheduler(StageAddresses):
             lanes,
             numbers(bound),
             numbers([d for d in loops if not isinstance(d.extent, int)]),
+            tuple([d.likely for d in loops]),
         )
         if not self.kernel.cold:
             self.kernel.views[view] = None
@@ -448,7 +451,7 @@ class _StageScheduler(StageAddresses):
         if not flattened:
             return
         t, d = self.tile.tile, sums[-1]
-        rows = 1 if t is None else -(-t.guess // self.tile.rows)
+        rows = 1 if t is None else -(-t.likely // self.tile.rows)
         if unroll > 1 and rows > 1:
             for a in self.hoisted:
                 step = self._panel(a) if d in a.coef else 0

@@ -75,6 +75,7 @@ class Loop:
     lower   the loop over the elements inside one place, if memory splits the axis
     uneven  the loop has fewer places at the end of the axis than elsewhere
     grid    the loop is one of the kernel's: each place is a block of its axis, and work items run in parallel
+    guess   the places that prices take where `extent` is unknown, at least 1
     spread  THREAD, WARP or GROUP_REDUCE of a loop whose places are taken by threads of a block
     """
 
@@ -87,11 +88,12 @@ class Loop:
     uneven: bool = False
     grid: bool = False
     spread: LoopKind | None = None
+    guess: int = ASSUMED_LENGTH
 
     @property
-    def guess(self) -> int:
-        """The places that prices take: `ASSUMED_LENGTH` where nobody knows them."""
-        return ASSUMED_LENGTH if self.most is None else self.most
+    def likely(self) -> int:
+        """The places that prices take, at least 1."""
+        return max(self.extent, 1) if isinstance(self.extent, int) else self.guess
 
     @property
     def counter(self) -> BlockNumber:

@@ -45,10 +45,12 @@ class AccessDescriptor(NamedTuple):
 class View(NamedTuple):
     """A stage as the search sees it, and the lanes of a vector of its elements.
 
+    sizes  the most places of each loop; None where a call brings them
     work   (instructions, loops) of what each step computes
     sums   the loops of each accumulator
     bound  loops that neither vectors nor tiles may take: the ends of others depend on them
     open   loops that may end before their size
+    likely the places of each loop that prices take where a call brings them; by default ASSUMED_LENGTH
     """
 
     free: tuple[D, ...]
@@ -60,6 +62,7 @@ class View(NamedTuple):
     lanes: int
     bound: frozenset[D] = frozenset()
     open: frozenset[D] = frozenset()
+    likely: tuple[int, ...] = ()
 
 
 class LoopSchedule(NamedTuple):
@@ -141,9 +144,9 @@ def remainders(units: int) -> list[int]:
 
 
 def size(view: View, d: D) -> int:
-    """The places along a loop, at least one."""
+    """The places along a loop that prices take, at least one."""
     n = view.sizes[d]
-    return ASSUMED_LENGTH if n is None else max(n, 1)
+    return max(n, 1) if n is not None else view.likely[d] if view.likely else ASSUMED_LENGTH
 
 
 def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
@@ -233,11 +236,11 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
         return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
 
     n = 1 if v is None else size(view, v)
-    together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes)
+    together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
     short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
     for d in (s.tile, columns):
         if d is not None and view.sizes[d] is None and s.units(d) > 1:
-            together *= _units_used(s.units(d), s.lanes if d is v else 1, short)
+            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, size(view, d))
         elif d is not None:
             steps = -(-size(view, d) // (s.lanes if d is v else 1))
             together *= steps / -(-steps // s.units(d))
@@ -270,20 +273,20 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
 
 
 @lru_cache
-def _lanes_used(lanes: int) -> float:
-    """Returns the lanes that a vector fills along a loop of open length: the mean over lengths up to twice the assumed one."""
-    every = range(1, 2 * ASSUMED_LENGTH + 1)
+def _lanes_used(lanes: int, likely: int) -> float:
+    """Returns the lanes that a vector fills along a loop of open length: the mean over lengths up to twice the likely one."""
+    every = range(1, 2 * likely + 1)
     return sum(every) / sum([vectors_of(n, lanes) for n in every])
 
 
 @lru_cache(1024)
-def _units_used(units: int, lanes: int, short: float) -> float:
-    """Returns the steps that a whole iteration along a loop of open length is worth: the mean over lengths up to twice the assumed one.
+def _units_used(units: int, lanes: int, short: float, likely: int) -> float:
+    """Returns the steps that a whole iteration along a loop of open length is worth: the mean over lengths up to twice the likely one.
 
     What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
     """
     steps = cost = 0.0
-    for n in range(1, 2 * ASSUMED_LENGTH // lanes + 1):
+    for n in range(1, max(2 * likely // lanes, 1) + 1):
         rest = n % units
         steps += n
         cost += n // units + sum([max(k / units, short) for k in remainders(units)[1:] if rest & k])

@@ -24,7 +24,7 @@ from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, OPS
 from ngraph.program.program import AxisId, State, Value
 from ngraph.targets.products import PACKS
-from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS
+from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS, MIN_SAMPLE_ELEMENTS
 from ngraph.tensors.index import Load, Read, in_order, substitute_index
 
 FMA = {"fma": "x * y + z", "fms": "x * y - z", "fnma": "z - x * y"}  # rounded once
@@ -265,7 +265,7 @@ def known_length(axes: Mapping[AxisId, ExprLike], a: AxisId, known: dict[AxisId,
 def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]]) -> dict[AxisId, int]:
     """The lengths that costs take for axes whose length comes with a call.
 
-    They are `ASSUMED_BATCH` for batches of these inputs, else `ASSUMED_LENGTH` or, where others are parts of it, more.
+    They are `ASSUMED_BATCH` for the batches (`batch_axes`) of these inputs, else `ASSUMED_LENGTH` or, where others are parts of it, more.
 
     Pictures that a model halves five times are larger than 64 x 64, and what is left of them is smaller: both differ from
     `ASSUMED_LENGTH` by the root of what they are divided by.
@@ -303,9 +303,18 @@ def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[
 
 
 def batch_axes(axes: Mapping[AxisId, ExprLike], inputs: Iterable[Sequence[AxisId]]) -> frozenset[AxisId]:
-    """The axes of open length that stand first in an input with another one: batches are small where other lengths vary too."""
-    found = [[a for a in own if axes[a] == Len(a)] for own in inputs]
-    return frozenset([mine[0] for own, mine in zip(inputs, found, strict=True) if len(mine) > 1 and own[0] == mine[0]])
+    """The axes of open length that stand first in an input with another one, or with very many elements at each of their places.
+
+    Batches are small where other lengths vary too, and of pictures and sounds.
+    """
+    known: dict[AxisId, int | None] = {}
+    found = []
+    for first, *others in filter(None, inputs):
+        lengths = [known_length(axes, a, known) for a in others]
+        large = math.prod([n for n in lengths if n is not None]) >= MIN_SAMPLE_ELEMENTS
+        if axes[first] == Len(first) and (large or any(axes[a] == Len(a) for a in others)):
+            found.append(first)
+    return frozenset(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

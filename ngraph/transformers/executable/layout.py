@@ -14,12 +14,12 @@ from ngraph.parts.storage import lifetimes
 from ngraph.plan.kernels import Buffer, Dim, OpaqueOp
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import INTEGERS
+from ngraph.targets.tuning import ASSUMED_LENGTH
 from ngraph.tensors.index import Load, bounds, loads
 from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan, Step
 
 ALIGN = 64  # bytes: a line of the cache
-GUESS = 64  # the length that stands for an open one where sizes are compared
-MAX_SLOT_RATIO = 4.0  # between the sizes of buffers that share a slot: at lengths far from `GUESS` one may waste the other's memory
+MAX_SLOT_RATIO = 4.0  # between the sizes of buffers that share a slot: at lengths far from the plan's one may waste the other's memory
 _numbers = itertools.count()
 
 
@@ -244,12 +244,15 @@ class Layout:
         return slot
 
     def guess(self, e: ExprLike) -> int:
-        """A number over lengths, where each length that calls bring is `GUESS`."""
+        """A number over lengths, where each length that calls bring is the one that the plan was made for."""
         if isinstance(e, Computed):
             if e not in self.guesses:
                 self.guesses[e] = self.guess(e.value)
             return self.guesses[e]
-        return e if isinstance(e, int) else int(expr.evaluate(e, lambda x: self.guess(x) if type(x) is Computed else GUESS))
+        return e if isinstance(e, int) else int(expr.evaluate(e, self._guess))
+
+    def _guess(self, leaf: Leaf) -> int:
+        return self.guess(leaf) if type(leaf) is Computed else self.plan.guess(leaf.of) if type(leaf) is Len else ASSUMED_LENGTH
 
     def _lifetimes(self) -> dict[Buffer, tuple[int, int]]:
         """The first and the last step that uses each buffer. Those that outlive the steps, or have borders, are not in it."""
