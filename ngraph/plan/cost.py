@@ -15,6 +15,7 @@ from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
+    ASSUMED_SPREAD,
     COST_ROUNDING,
     MAX_BLOCK_SIZES,
     MAX_ITEM_SECONDS,
@@ -460,11 +461,17 @@ class CostTable:
 
 
 class _Choice:
-    """The choice of shared axes that become loops, and of their blocks: for locality first, then for enough work items to share out."""
+    """The choice of shared axes that become loops, and of their blocks: for locality first, then for enough work items to share out.
+
+    short     open lengths as short as there should still be enough work items
+    assumed   those lengths while it counts with them
+    """
 
     def __init__(self, g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]):
         self.g, self.m, self.cut = g, m, cut
         self.loops: dict[AxisId, int] = {}
+        self.assumed: dict[AxisId, int] = {}
+        self.short = {a: max(1, g.length(a) // ASSUMED_SPREAD) for a in g.widest.space & g.open}
         self.work_items = self.chunks = 1
         self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
         fed: set[Any] = set()  # operands of sums
@@ -478,6 +485,9 @@ class _Choice:
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
+    def length(self, a: AxisId) -> int:
+        return self.assumed[a] if a in self.assumed else self.g.length(a)
+
     def take(self, a: AxisId, block: int) -> None:
         """Makes a loop of an axis, if that gives several work items."""
         n = self.g.length(a)
@@ -487,13 +497,23 @@ class _Choice:
             block = max(block, -(-n // most // step) * step) if most else n
         if block < n:
             self.loops[a] = block
-            self.work_items *= -(-n // block)
+            self.work_items *= -(-self.length(a) // block)
             if a in self.cut:
                 self.chunks *= -(-n // block)
 
     def held(self, n: TensorNode) -> int:
         """Returns the bytes of a value that a work item holds."""
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
+
+    def ways(self) -> float:
+        """Returns how many cores the work items keep busy; the mean of long and short lengths where they are open."""
+        found = []
+        for assumed in [{}, self.short] if self.short else [{}]:
+            places = [(assumed[a] if a in assumed else self.g.length(a), b) for a, b in self.loops.items()]
+            items = math.prod([-(-n // b) for n, b in places])
+            pieces = math.prod([max(n / b, 1.0) for n, b in places])  # work items, the last ones by their actual size
+            found.append(min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces))
+        return sum(found) / len(found)
 
     def locals(self) -> int:
         return sum(map(self.held, self.crossing))
@@ -533,35 +553,40 @@ class _Choice:
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
         seconds = max(g.work / m.speed, moved / m.memory_bandwidth)
-        return wanted_items(seconds, PLANNED_CORES)
+        return wanted_items(seconds * math.prod([n / g.length(a) for a, n in self.assumed.items()]), PLANNED_CORES)
 
     def choose(self) -> None:
         g, m = self.g, self.m
         if max(g.work, g.widest.size) < NEGLIGIBLE_SIZE:
             return
-        want = self.wanted()
         axes = [a for a in (*g.shared, *g.cut) if a in g.shared or a in self.cut]
         axes.sort(key=[*g.widest.axes, *g.widest.reduced].index)
         clean = [a for a in axes if all(a in r.axes for r in self.heavy)]
         rest = [a for a in axes if a not in clean]
         v, long = self.v, {a for a in axes if g.length(a) >= 2 * MIN_CONTIGUOUS_BLOCK}
         whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these, cache lines are stored whole
-        for a in sorted([a for a in clean if a != v and g.length(a) > 1], key=whole.__contains__):
-            if not self.crossing and self.work_items >= want:
-                break
-            if a in whole and a not in long and v in clean and v in long - whole:
-                rest.append(a)
-            else:
-                self.take(a, max(self.grain(a, want), MIN_CONTIGUOUS_BLOCK) if a in whole & long else self.grain(a, want))
-        if v in clean:
-            if self.crossing and g.length(v) > MIN_CONTIGUOUS_BLOCK and self.locals() > m.usable_l1:
-                self.take(v, MIN_CONTIGUOUS_BLOCK)
-            elif v not in self.loops:
-                rest.append(v)
-        while self.work_items < want and rest:
-            a = min(rest, key=self.loss)
-            rest.remove(a)
-            self.take(a, self.block(a, -(-want // self.work_items), rest))
+        for self.assumed in ([self.short] if self.short else []) + [{}]:
+            self.work_items = math.prod([-(-self.length(a) // b) for a, b in self.loops.items()])
+            want, last = self.wanted(), list[AxisId]()
+            for a in sorted([a for a in clean if a != v and g.length(a) > 1 and a not in self.loops], key=whole.__contains__):
+                if not self.crossing and self.work_items >= want:
+                    break
+                if a in whole and a not in long and v in clean and v in long - whole:
+                    last.append(a)
+                else:
+                    self.take(a, max(self.grain(a, want), MIN_CONTIGUOUS_BLOCK) if a in whole & long else self.grain(a, want))
+            if v in clean and v not in self.loops:
+                if self.crossing and g.length(v) > MIN_CONTIGUOUS_BLOCK and self.locals() > m.usable_l1:
+                    self.take(v, MIN_CONTIGUOUS_BLOCK)
+                else:
+                    last.append(v)
+            rest = [a for a in dict.fromkeys((*rest, *last)) if a not in self.loops]
+            some = [a for a in rest if self.length(a) > 1]
+            while self.work_items < want and some:
+                a = min(some, key=self.loss)
+                some.remove(a)
+                rest.remove(a)
+                self.take(a, self.block(a, -(-want // self.work_items), rest))
         for a in rest:
             if a != v and self.locals() > m.usable_l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
@@ -587,14 +612,14 @@ class _Choice:
 
     def grain(self, a: AxisId, want: int) -> int:
         """Returns the block: single steps, or enough for a work item to be worth its start, with equal blocks."""
-        n, elements = self.g.length(a), self.g.widest.size // self.work_items
+        n, elements = self.length(a), math.prod([self.length(x) for x in self.g.widest.space]) // self.work_items
         each = min(-(-MIN_ITEM_ELEMENTS * n // max(elements, 1)), -(-n * self.work_items // want))
         return -(-n // -(-n // max(each, 1)))
 
     def loss(self, a: AxisId) -> tuple[bool, int]:
         """Returns the bytes that are read again, or stored in parts, if an axis is cut."""
         g = self.g
-        lacking = sum([g.touched(r, {}) for r in self.heavy if a not in r.axes])
+        lacking = sum([g.touched(r, self.assumed) for r in self.heavy if a not in r.axes])
         if a in self.cut:
             lacking += sum([4 * n.bytes for n in g.nodes if a in n.reduced])
         return a in self.last and g.length(a) < 2 * MIN_CONTIGUOUS_BLOCK, lacking
@@ -608,7 +633,7 @@ class _Choice:
 
     def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:
         """Returns the length of one of about `pieces` blocks: whole panels of a contiguous axis, else one that suits a register tile."""
-        n = self.g.length(a)
+        n = self.length(a)
         each = -(-n // pieces)
         if a in self.last or a == self.v:
             step = MIN_CONTIGUOUS_BLOCK if n >= 2 * MIN_CONTIGUOUS_BLOCK else 2 * MIN_VECTOR_LENGTH
@@ -616,7 +641,8 @@ class _Choice:
             apart = step * -(-most // MAX_BLOCK_SIZES)
             return min([*range(most * step, 0, -apart), 2 * MIN_VECTOR_LENGTH], key=lambda size: self.longest(n, size))
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
-        if a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others):
+        again = a in self.assumed and any(a not in r.axes for r in self.heavy)
+        if again or (a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others)):
             each = max(each, MIN_TILE_ROWS)
         return next((k for k in range(each, min(2 * each, n + 1, each + MAX_BLOCK_SIZES)) if n % k == 0), each)
 
@@ -672,11 +698,9 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     predicated = {n for p, n, r in g.inner if r.predicate and p not in g.recomputed}
     work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
-    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
-    ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
     if items < PLANNED_CORES:
         traffic *= 1.3
-    seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
+    seconds = traffic + again + max(work / m.speed / choice.ways(), anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 
