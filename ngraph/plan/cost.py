@@ -565,7 +565,8 @@ class _Choice:
         rest = [a for a in axes if a not in clean]
         v, long = self.v, {a for a in axes if g.length(a) >= 2 * MIN_CONTIGUOUS_BLOCK}
         whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these, cache lines are stored whole
-        for self.assumed in ([self.short] if self.short else []) + [{}]:
+        for assumed in ([self.short] if self.short else []) + [{}]:
+            self.assumed = assumed
             self.work_items = math.prod([-(-self.length(a) // b) for a, b in self.loops.items()])
             want, last = self.wanted(), list[AxisId]()
             for a in sorted([a for a in clean if a != v and g.length(a) > 1 and a not in self.loops], key=whole.__contains__):

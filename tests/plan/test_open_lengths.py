@@ -1,0 +1,73 @@
+"""Plans for lengths that calls bring: what is assumed, work items for short lengths, tiles for the assumed ones, values at odd lengths."""
+
+import math
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.op_graph.expr import Len
+from ngraph.plan import Kernel, plan
+from ngraph.schedule.search import AccessDescriptor, View, schedule
+from ngraph.targets import TARGETS, runnable
+
+V4 = TARGETS["x86-64-v4"]
+WEIGHTS = np.random.default_rng(0).standard_normal((96, 64)).astype("f") / 10
+
+
+def pictures(side):
+    """relu(w · picture) at each place of a batch of pictures whose number is open, and the input."""
+    n, y, x, c, k = [ng.make_axis(m, name=a) for a, m in zip("NYXCK", (None, side, side, 64, 96), strict=True)]
+    given = ng.placeholder([n, y, x, c])
+    return ng.axes_with_order(ng.relu(ng.contract(given, ng.constant(WEIGHTS, [k, c]), over=[c])), [n, y, x, k]), given
+
+
+def planned(*made):
+    return plan(ngt.make_transformer_factory("direct")().computation(*made).program)
+
+
+def items(found, kernel, lengths):
+    return math.prod([-(-found.length(a, lengths) // b) for a, b in kernel.loops])
+
+
+@pytest.mark.parametrize(("side", "assumed"), [(16, 4), (15, 64)])
+def test_batches_of_large_elements_are_assumed_to_be_small(side, assumed):
+    found = planned(*pictures(side))
+    (batch,) = [a for a in found.axes if found.axes[a] == Len(a)]
+    assert found.guess(batch) == assumed
+    assert found.guess(next(a for a in found.axes if found.axes[a] == 96)) == 96
+
+
+@pytest.mark.parametrize("lengths", [(1, 3, 8), (1, 6, 16), (2, 3, 9)])
+def test_short_lengths_are_work_for_all_cores(lengths):
+    """Batch, height and width are open; channels are what no call changes."""
+    n, y, x, c, k = [ng.make_axis(name=a) for a in "NYX"] + [ng.make_axis(480, name=a) for a in "CK"]
+    given, weights = ng.placeholder([n, y, x, c]), ng.placeholder([k, c])
+    found = planned(ng.axes_with_order(ng.relu(ng.contract(given, weights, over=[c])), [n, y, x, k]), given, weights)
+    product = max([k for k in found.steps if type(k) is Kernel], key=lambda k: k.seconds)
+    opened = [a for a in found.axes if found.axes[a] == Len(a)]
+    assert len(opened) == 3 and items(found, product, dict(zip(opened, lengths, strict=True))) >= 4
+
+
+def test_rows_of_a_tile_lie_along_a_known_axis_where_the_open_one_is_assumed_to_be_short():
+    batch, row, column, summed = range(4)
+    x = AccessDescriptor((7 * 64, 64, 0, 1), frozenset((batch, row, summed)), frozenset(), 4)
+    w = AccessDescriptor((0, 0, 1, 64), frozenset((column, summed)), frozenset(), 4)
+    y = AccessDescriptor((7 * 64, 64, 1, 0), frozenset((batch, row, column)), frozenset(), 4, True, True)
+    sums = (frozenset(range(4)),)
+    view = View((batch, row, column), (summed,), (None, 7, 64, 64), (x, w, y), (), sums, 16, frozenset(), frozenset([batch]))
+    assert schedule(view, V4).tile == batch
+    assert schedule(view._replace(likely=(4, 7, 64, 64)), V4).tile == row
+
+
+@pytest.mark.parametrize("target", runnable())
+def test_values_at_lengths_around_each_tile(target, monkeypatch):
+    monkeypatch.setenv("NGRAPH_TARGET", target)
+    with ngt.allocate_transformer("cpu") as cpu:
+        call = cpu.computation(*pictures(17))
+        for length in (0, 1, 2, 3, 4, 5, 7, 8, 11, 13):
+            given = np.random.default_rng(length).standard_normal((length, 17, 17, 64)).astype("f")
+            expected = np.maximum(given.astype("d") @ WEIGHTS.T.astype("d"), 0)
+            np.testing.assert_allclose(call(given), expected, rtol=1e-4, atol=1e-5)
+        assert list(call.native.codes) == [(None,)]
