@@ -35,9 +35,10 @@ from ngraph.runtime.host.bytecode import (
     WORDS,
     at_once,
 )
+from ngraph.targets.tuning import ASSUMED_LENGTH
 from ngraph.tensors.index import Load
 from ngraph.transformers.executable.code import Control, HostCallback, KernelStep, Step
-from ngraph.transformers.executable.layout import GUESS, Computed, Inner, real
+from ngraph.transformers.executable.layout import Computed, Inner, real
 
 if TYPE_CHECKING:
     from ngraph.transformers.executable.frame import BufferAddresses
@@ -556,7 +557,7 @@ def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
     loop.enter.append((counter, table.source(0), 0))
     top, before = len(table.records), table.times
     most = scope.bound.layout.most(n)
-    table.times *= GUESS if most is None else scope.bound.value(most)
+    table.times *= ASSUMED_LENGTH if most is None else scope.bound.value(most)
     table.add(child, body.code.steps)
     table.times = before
     again = table.record()
