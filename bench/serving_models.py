@@ -14,7 +14,7 @@ def bert(path):
     model = Outputs(seeded(lambda: BertModel(BertConfig(attn_implementation="eager"))), ("input_ids", "attention_mask"))
     tokens = torch.randint(0, 100, (2, 12))
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-    export(model, (tokens, torch.ones_like(tokens)), path, ["input_ids", "attention_mask"], [{0: batch, 1: length}] * 2)
+    export(model, (tokens, torch.ones_like(tokens)), path, ["input_ids", "attention_mask"], {"tensors": ({0: batch, 1: length},) * 2})
 
 
 def gpt2(path):
@@ -27,7 +27,7 @@ def gpt2(path):
     cache = [torch.randn(1, config.n_head, 7, config.n_embd // config.n_head) for _ in range(2 * config.n_layer)]
     names = [f"past.{k}" for k in range(len(cache))]
     past = torch.export.Dim("past")
-    dims = [{}, tuple([{2: past}] * len(cache))]
+    dims = {"tokens": {}, "past": tuple([{2: past}] * len(cache))}
     export(model, (torch.tensor([[5]]), *cache), path, ["input_ids", *names], dims, ["scores", *[n.replace("past", "new") for n in names]])
 
 
@@ -47,7 +47,7 @@ def picture(make, path):
     import torch
 
     model = Outputs(seeded(make), ("pixel_values",))
-    export(model, (torch.randn(2, 3, 224, 224),), path, ["pixel_values"], [{0: torch.export.Dim("batch")}])
+    export(model, (torch.randn(2, 3, 224, 224),), path, ["pixel_values"], {"tensors": ({0: torch.export.Dim("batch")},)})
 
 
 MADE = {"bert": bert, "gpt2": gpt2, "resnet50": resnet50, "mobilenet": mobilenet}
@@ -107,7 +107,7 @@ def export(model, arguments, path, inputs, dims, outputs=None):
             path + ".part",
             input_names=inputs,
             output_names=outputs,
-            dynamic_shapes={"tensors": tuple(dims)} if outputs is None else {"tokens": dims[0], "past": dims[1]},
+            dynamic_shapes=dims,
             dynamo=True,
             external_data=False,
             verbose=False,

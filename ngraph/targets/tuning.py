@@ -287,6 +287,9 @@ RIGHT_HAND_VECTORS = 4
 """[vectors] Of right-hand sides of a triangular system in registers. Rule: sums that hide the latency of a fused multiply-add."""
 MIN_ZERO_BYTES = 64
 """[bytes] Of the shortest table of zeros. Rule: a cache line."""
+MAX_QUICK_SECONDS = 5e-5
+"""[seconds] Predicted of a kernel that runs once and is compiled without improvement: five times as long is less than LLVM saves.
+Measured: 2026-11-25, first results of ten small models."""
 
 # ---- blocks of threads
 

@@ -19,7 +19,7 @@ def compile_object(text: str, target: Cpu) -> bytes:
 
 def compile_assembly(text: str, target: Cpu) -> str:
     """Returns the assembly text of a module, to read."""
-    machine: Any = worker.machine(target.triple, target.cpu, target.features)
+    machine: Any = worker.machine(target.triple, target.cpu, target.features, worker.opt(text))
     made: str = machine.emit_assembly(worker.parse(text))
     return made
 

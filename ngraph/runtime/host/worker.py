@@ -15,18 +15,24 @@ from functools import cache
 from typing import Any
 
 REQUEST, ANSWER = "<4I", "<BI"
+QUICK = "; quick\n"  # the first line of a text that runs seldom: its instructions are selected fast, and not improved
 IDLE_SECONDS = 600.0  # seconds without a request after which it ends
 PARENT_POLL_SECONDS = 0.5  # seconds after which it looks whether who started it is still there
 
 
 @cache
-def machine(triple: str, cpu: str, features: str) -> Any:
-    """LLVM's target machine."""
+def machine(triple: str, cpu: str, features: str, opt: int) -> Any:
+    """LLVM's target machine; `opt` is how much code is improved, from 0 to 3."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small")
+    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=opt, reloc="pic", codemodel="small")
+
+
+def opt(text: str) -> int:
+    """How much the code of a text is improved."""
+    return 0 if text.startswith(QUICK) else 3
 
 
 def parse(text: str) -> Any:
@@ -40,7 +46,7 @@ def parse(text: str) -> Any:
 
 def compile_object(triple: str, cpu: str, features: str, text: str) -> bytes:
     """The relocatable object of a module."""
-    made: bytes = machine(triple, cpu, features).emit_object(parse(text))
+    made: bytes = machine(triple, cpu, features, opt(text)).emit_object(parse(text))
     return made
 
 
@@ -76,7 +82,7 @@ def main(folder: str) -> None:
             came.release()
 
     threading.Thread(target=listen, daemon=True).start()
-    machine("x86_64-unknown-linux-gnu", "", "")  # LLVM loads while the first request is being made
+    machine("x86_64-unknown-linux-gnu", "", "", opt=3)  # LLVM loads while the first request is being made
     while True:
         came.acquire()
         busy.set()

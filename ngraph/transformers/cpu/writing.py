@@ -18,11 +18,12 @@ from ngraph.plan.deduplication import Shape, shape
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
-from ngraph.runtime.host import jit
+from ngraph.runtime.host import jit, worker
 from ngraph.runtime.tune import picks, tune
 from ngraph.schedule.cores import share_out
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.targets import Cpu
+from ngraph.targets.tuning import MAX_QUICK_SECONDS
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
 
 schedule_text, schedule_verify = deferred("ngraph.schedule.text"), deferred("ngraph.schedule.verify")
@@ -36,21 +37,23 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
     if tuned:
         tune(every(plan), target)
     made: dict[Plan, list[tuple[CompiledKernel, ...]]] = {}
-    known: dict[bytes, tuple[CompiledKernel, Shape]] = {}
+    known: dict[tuple[bytes, bool], tuple[CompiledKernel, Shape]] = {}
 
     def texts(p: Plan) -> Iterator[str]:
         made[p] = []
+        seldom = {*p.once, *p.start}
         for s in p.every:
             this = shape(p, s) if type(s) is Kernel else None
-            if this is not None and this.key in known:
-                part, other = known[this.key]
+            key = this and (this.key, s in seldom)
+            if this is not None and key in known:
+                part, other = known[key]
                 made[p].append((CompiledKernel(moved(part.code, other, this), part.key),))
                 continue
             codes = emitted(p, s, target, tuned)
             parts = tuple([CompiledKernel(replace(c, text=""), own.key(c.text, target)) for c in codes])
             made[p].append(parts)
             if this is not None:
-                known[this.key] = parts[0], this
+                known[key] = parts[0], this
             yield from [c.text for c in codes]
             for body in s.bodies.values() if type(s) is OpaqueOp else ():
                 yield from texts(body)
@@ -99,10 +102,12 @@ def every(plan: Plan) -> list[Plan]:
 
 
 def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
-    """Returns the code of a step; none for host callbacks."""
+    """Returns the code of a step; none for host callbacks. What runs once and is short is compiled quickly, and runs slower."""
     if type(step) is Kernel:
         scheduled = schedule_kernel(plan, step, target, picks(plan, step, target) if tuned else None)
-        return (lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled),)
+        code = lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled)
+        quick = code.seconds < MAX_QUICK_SECONDS and step not in plan.steps
+        return (replace(code, text=worker.QUICK + code.text) if quick else code,)
     assert type(step) is OpaqueOp
     try:
         return emit_opaque_op(plan, step, target)
