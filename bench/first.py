@@ -98,7 +98,11 @@ class Clock:
                     place = getattr(place, owner)
                 found = getattr(place, name)
                 timed = self.timed(part, found)
-                holders = [place] if owners else [m for n, m in list(sys.modules.items()) if n.startswith("ngraph") and vars(m).get(name) is found]
+                holders = (
+                    [place]
+                    if owners
+                    else [m for n, m in list(sys.modules.items()) if n.startswith("ngraph") and vars(m).get(name) is found]
+                )
                 for holder in holders:
                     setattr(holder, name, timed)
 
@@ -128,7 +132,13 @@ def child(runtime, path, inputs, parts):
 
 def start(runtime, python, model, inputs, cache, parts=False):
     """What a new process printed; None where the runtime refuses the model."""
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent), "PYTHONPYCACHEPREFIX": BYTES, "NGRAPH_CACHE": cache, "NGRAPH_NUM_THREADS": str(THREADS)}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(HERE.parent),
+        "PYTHONPYCACHEPREFIX": BYTES,
+        "NGRAPH_CACHE": cache,
+        "NGRAPH_NUM_THREADS": str(THREADS),
+    }
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     made = subprocess.run(
         [python, str(HERE / "first.py"), "--child", runtime, model, inputs, *["parts"] * parts], env=env, capture_output=True, text=True
@@ -153,7 +163,11 @@ def measured(model, inputs, pythons, rounds):
 
 def agree(sums):
     """Whether the mean magnitudes of all results are alike."""
-    return all(len(s) == len(sums["ngraph"]) and all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in zip(s, sums["ngraph"], strict=True)) for s in sums.values())
+    return all(
+        len(s) == len(sums["ngraph"])
+        and all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in zip(s, sums["ngraph"], strict=True))
+        for s in sums.values()
+    )
 
 
 def cases(folder, wanted):

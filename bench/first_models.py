@@ -1,6 +1,6 @@
 """The small models of first.py: written in PyTorch, random weights, exported with known lengths; each has 20 to 200 nodes of its kind.
 
-    python bench/first_models.py FOLDER        writes FOLDER/NAME.onnx and FOLDER/NAME.npz, its input, unless they are there
+python bench/first_models.py FOLDER        writes FOLDER/NAME.onnx and FOLDER/NAME.npz, its input, unless they are there
 """
 
 import os
@@ -58,7 +58,16 @@ class Inverted(nn.Module):
 
 
 def efficientnet():
-    rows = [(16, 24, 2, 3), (24, 24, 1, 3), (24, 40, 2, 5), (40, 40, 1, 5), (40, 80, 2, 3), (80, 80, 1, 3), (80, 112, 1, 5), (112, 112, 1, 5)]
+    rows = [
+        (16, 24, 2, 3),
+        (24, 24, 1, 3),
+        (24, 40, 2, 5),
+        (40, 40, 1, 5),
+        (40, 80, 2, 3),
+        (80, 80, 1, 3),
+        (80, 112, 1, 5),
+        (112, 112, 1, 5),
+    ]
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(448, 1000))
     return nn.Sequential(convolution(nn.SiLU, 3, 16, stride=2), *[Inverted(*r) for r in rows], convolution(nn.SiLU, 112, 448, 1), head)
 
@@ -136,7 +145,9 @@ class Recommender(nn.Module):
         self.dense = nn.Sequential(nn.Linear(13, 64), nn.ReLU(), nn.Linear(64, width), nn.ReLU())
         rows, columns = torch.tril_indices(tables + 1, tables + 1, -1)
         self.register_buffer("pairs", rows * (tables + 1) + columns)
-        self.last = nn.Sequential(nn.Linear(width + len(rows), 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 1), nn.Sigmoid())
+        self.last = nn.Sequential(
+            nn.Linear(width + len(rows), 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 1), nn.Sigmoid()
+        )
 
     def forward(self, dense, rows):
         x = self.dense(dense)
@@ -213,7 +224,11 @@ class Next(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.depth, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width)
-        self.wide, self.narrow, self.scale = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Parameter(torch.full((width,), 0.1))
+        self.wide, self.narrow, self.scale = (
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+            nn.Parameter(torch.full((width,), 0.1)),
+        )
 
     def forward(self, x):
         y = self.norm(self.depth(x).permute(0, 2, 3, 1))

@@ -288,8 +288,8 @@ RIGHT_HAND_VECTORS = 4
 MIN_ZERO_BYTES = 64
 """[bytes] Of the shortest table of zeros. Rule: a cache line."""
 MAX_QUICK_SECONDS = 5e-5
-"""[seconds] Predicted of a kernel that runs once and is compiled without improvement: five times as long is less than LLVM saves.
-Measured: 2026-11-25, first results of ten small models."""
+"""[seconds] Predicted of a kernel that runs once and is compiled fast: it takes five times as long, less than LLVM saves. Chosen: ten
+small models' first results."""
 
 # ---- blocks of threads
 

@@ -15,9 +15,11 @@ from functools import cache
 from typing import Any
 
 REQUEST, ANSWER = "<4I", "<BI"
-QUICK = "; quick\n"  # the first line of a text that runs seldom: its instructions are selected fast, and not improved
+QUICK = "; quick\n"  # first line of a text that runs seldom: its instructions are selected fast, and not improved
+OPEN = "; open\n"  # first line of a text with open lengths: LLVM's loop strength reduction takes half the time there and gains nothing
 IDLE_SECONDS = 600.0  # seconds without a request after which it ends
 PARENT_POLL_SECONDS = 0.5  # seconds after which it looks whether who started it is still there
+_emitting = threading.Lock()
 
 
 @cache
@@ -31,7 +33,7 @@ def machine(triple: str, cpu: str, features: str, opt: int) -> Any:
 
 
 def opt(text: str) -> int:
-    """How much the code of a text is improved."""
+    """Returns how much the code of a text is improved, from 0 to 3."""
     return 0 if text.startswith(QUICK) else 3
 
 
@@ -46,7 +48,12 @@ def parse(text: str) -> Any:
 
 def compile_object(triple: str, cpu: str, features: str, text: str) -> bytes:
     """The relocatable object of a module."""
-    made: bytes = machine(triple, cpu, features, opt(text)).emit_object(parse(text))
+    import llvmlite.binding as llvm
+
+    own, module = machine(triple, cpu, features, opt(text)), parse(text)
+    with _emitting:
+        llvm.set_option("ngraph", f"-disable-lsr={int(text.startswith(OPEN))}")  # of the whole process, until the next one
+        made: bytes = own.emit_object(module)
     return made
 
 

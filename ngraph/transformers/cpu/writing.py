@@ -44,7 +44,7 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
         seldom = {*p.once, *p.start}
         for s in p.every:
             this = shape(p, s) if type(s) is Kernel else None
-            key = this and (this.key, s in seldom)
+            key = (this.key if this is not None else b"", s in seldom)
             if this is not None and key in known:
                 part, other = known[key]
                 made[p].append((CompiledKernel(moved(part.code, other, this), part.key),))
@@ -107,7 +107,8 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
         scheduled = schedule_kernel(plan, step, target, picks(plan, step, target) if tuned else None)
         code = lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled)
         quick = code.seconds < MAX_QUICK_SECONDS and step not in plan.steps
-        return (replace(code, text=worker.QUICK + code.text) if quick else code,)
+        how = worker.QUICK if quick else worker.OPEN if code.lengths else ""
+        return (replace(code, text=how + code.text),)
     assert type(step) is OpaqueOp
     try:
         return emit_opaque_op(plan, step, target)
