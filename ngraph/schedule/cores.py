@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike
+from ngraph.parts.runner import pass_
 from ngraph.plan.cost import wanted_items
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.program.program import AxisId
@@ -24,11 +25,12 @@ from ngraph.targets.tuning import PLANNED_CORES
 from ngraph.tensors.index import affine, loop_variant_axes
 
 
-def share_out(plan: Plan, target: Cpu) -> Plan:
-    """The plan, and those inside it, with blocks short enough for the cores of a target; nothing changes for as many as it is made for."""
-    if target.cores > PLANNED_CORES:
-        plan.steps = tuple([_shared(plan, s, target) for s in plan.steps])
-        plan.once = tuple([_shared(plan, s, target) for s in plan.once])
+@pass_(needs=("machine",))
+def share_out(plan: Plan, machine: Cpu) -> Plan:
+    """The plan, and those inside it, with blocks short enough for the cores of a machine; nothing changes for as many as it is made for."""
+    if machine.cores > PLANNED_CORES:
+        plan.steps = tuple([_shared(plan, s, machine) for s in plan.steps])
+        plan.once = tuple([_shared(plan, s, machine) for s in plan.once])
     return plan
 
 

@@ -308,6 +308,7 @@ def test_every_pass_up_to_code_is_seen_on_cpu(lengths):
                 *graph[: graph.index("fuse")],
                 *body,
                 *graph[graph.index("fuse") :],
+                "share_out",
             ]
             assert ("axis T = 5" in next(r.text for r in seen if r.name == "specialise")) != open_
             f(np.ones((5, 3), np.float32))

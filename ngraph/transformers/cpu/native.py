@@ -18,6 +18,7 @@ from ngraph.passes import plan_passes
 from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp, Plan
 from ngraph.program.program import AxisId, Program
+from ngraph.rewrite.runner import run
 from ngraph.runtime.cache import start_compiler
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.targets import chosen
@@ -102,7 +103,7 @@ def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, .
     """Returns the plan of a program for these lengths, under these settings."""
     target, _, winograd, _ = facts
     made: Plan = writing.plan(program, lengths, target, winograd, passes, writing.MACHINE_CODE.names)
-    shared: Plan = writing.share_out(made, target)
+    shared: Plan = run(made, (writing.share_out,), machine=target)
     return shared
 
 
