@@ -44,8 +44,8 @@ html: .venv-test/installed  ## the documentation as a site in out/html; a warnin
 onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 	ONNX_BACKEND=all $(PYTEST) -n $(JOBS) tests/frontends/onnx/test_backend.py
 
-open: .venv-test/installed  ## every op's samples and gradients with open lengths at all lengths, all dtypes, all processors
-	OPEN=all $(PYTEST) -n $(JOBS) tests/every_op/test_open_lengths.py
+open: .venv-test/installed  ## every op's samples and gradients with open lengths at all lengths, all dtypes, all processors; SERVING=x.json: files by name
+	OPEN=all SERVING=$(or $(SERVING),all) $(PYTEST) -n $(JOBS) tests/every_op/test_open_lengths.py tests/every_op/test_serving_lengths.py
 
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0

@@ -259,7 +259,7 @@ class Lengths:
         dims |= {word for text in self.texts for word in text.rpartition(":")[2].split(",")}
         lost = [name for name in self.ranges if name not in dims]
         if lost:
-            fix = f"there are {', '.join(sorted(d for d in dims if isinstance(d, str) and not d.isdigit()))}"
+            fix = f"there are {', '.join(sorted(d for d in dims if isinstance(d, str) and not d.isdigit() and d != '?'))}"
             raise UsageError(f"no dim of an input is called {lost[0]}", fix=fix)
 
     @staticmethod
@@ -269,6 +269,9 @@ class Lengths:
             raise UsageError(f"{text!r} is no range of lengths", fix="write it as --vary width=64..320")
         step = int(found[4] or 1)
         first = -(-int(found[2]) // step) * step
+        if first > int(found[3]):
+            why = f"{text!r}: no multiple of {step} is between {found[2]} and {found[3]}"
+            raise UsageError(why, fix=f"take {found[1]}={step}..{4 * step}/{step}")
         return found[1], range(first, int(found[3]) + 1, step)
 
     def feeds(self) -> Feeds:

@@ -211,3 +211,31 @@ def test_gpt2_decodes_as_in_pytorch(transformer):
             np.testing.assert_allclose(f(token, at)[0], wanted[at], rtol=1e-3, atol=1e-4, err_msg=f"position {at}")
     with pytest.raises(BoundsError, match="index 23 is out of bounds of axis S, which has length 23"):
         f(0, 23)
+
+
+def test_gpt2_decodes_512_tokens_without_a_copy_and_with_one_compilation(monkeypatch):
+    """From an empty to a full cache: one version, the arrays of the caches stay where they are, and the plan stores one row into each."""
+    torch = pytest.importorskip("torch")
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(1)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=512, n_embd=24, n_layer=2, n_head=3, initializer_range=0.3)).eval()
+    results, parameters = decoder(model, 512)
+    tokens = np.random.default_rng(1).integers(0, 61, 512)
+    with torch.no_grad():
+        wanted = model(torch.tensor(tokens[None])).logits[0].numpy()
+    with ngt.allocate_transformer("cpu") as t:
+        f = t.computation(results, *parameters)
+        f(tokens[0], 0)
+        compiled = t.compilations()
+        caches = [v for v in t.state.arrays if v.name.startswith("h.") and v.name[-1] in "12" and len(v.axes) == 3]
+        assert len(caches) == 4
+        before = [t.state.arrays[v].ctypes.data for v in caches]
+        for at, token in enumerate(tokens):
+            np.testing.assert_allclose(f(token, at)[0], wanted[at], rtol=2e-3, atol=2e-4, err_msg=f"position {at}")
+        assert t.compilations() == compiled and len(f.executable.native.codes) == 1
+        assert [t.state.arrays[v].ctypes.data for v in caches] == before
+        for name in ("h.0.1", "h.1.2"):
+            stores, _ = stores_and_reads(f.plan, name)
+            assert len(stores) == 1 and "S: Idx(S)" not in stores[0], stores
+        assert f.memory["arena"] < 512 * 24 * 4  # bytes of one cache
