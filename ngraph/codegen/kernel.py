@@ -28,7 +28,7 @@ from ngraph.targets.tuning import MIN_ZERO_BYTES
 
 
 def emit(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
-    """The code of a kernel. Lengths that the plan does not know are arguments; `picks` are schedules that somebody chose."""
+    """The code of a kernel. Lengths that the plan does not know are arguments; `picks` are schedules to use instead of predicted ones."""
     return lower(plan, schedule_kernel(plan, kernel, target, picks))
 
 

@@ -16,7 +16,7 @@ class KernelCode:
     """A kernel's text with everything needed to compile and to call it.
 
     work_items, scratch   their number, and bytes, over `Len` of `lengths`
-    seconds               that all work items take on one core, as predicted; 0: nobody knows
+    seconds               that all work items take on one core, as predicted; 0: unknown
     """
 
     text: str

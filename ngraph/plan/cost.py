@@ -59,7 +59,7 @@ class Facts(NamedTuple):
     length      of each axis, a guess for those that are `open`
     parameters  which reads find parameters
     users       who reads a node; `number` is its place in the order
-    work        vector instructions of nodes, as far as somebody asked
+    work        vector instructions of nodes, as far as asked for
     """
 
     length: dict[AxisId, int]

@@ -53,7 +53,7 @@ class Device:
         return read(array)
 
     def borrow(self, array: np.ndarray) -> Any:
-        """Returns a host array for reading: itself where it is large, dense, and nobody can write its memory; else a copy."""
+        """Returns a host array for reading: itself where it is large, dense, and its memory cannot be written; else a copy."""
         here = type(self).put is Device.put and array.nbytes >= BORROWED and array.flags.c_contiguous and array.flags.aligned
         return array if here and content_of(array) is not None and (self.maps or file_of(array) is None) else self.put(array)
 

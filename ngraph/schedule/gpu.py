@@ -48,7 +48,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.index import Read, identity_index
 
-UNKNOWN_LENGTH = 1 << 30  # the length that an axis is taken to have where nobody knows it
+UNKNOWN_LENGTH = 1 << 30  # the assumed length of an axis of unknown length
 
 
 def schedule_plan(plan: Plan, target: Gpu) -> ScheduledPlan:

@@ -1,7 +1,7 @@
 """Runs scheduled plans in NumPy in the order that the schedule says: the oracle of every schedule, on machines without the device.
 
 Memory is flat and addresses are those of the schedule, so that a wrong stride, tail or merged loop gives wrong values. Beside the values
-it checks what no value shows: addresses outside a buffer, reads of elements that nobody has stored, and elements that two work items store
+it checks what no value shows: addresses outside a buffer, reads of elements that were not stored, and elements that two work items store
 with different values, or that one stores and another reads. The threads of a block run from barrier to barrier: where one reads or stores
 what another has stored since the last barrier, or stores what another has read, the order of threads could be seen, which is an error. So
 is a barrier that some threads do not come to.

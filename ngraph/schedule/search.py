@@ -201,7 +201,7 @@ def _apart(w: AccessDescriptor, d: D) -> float:
 
 
 def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:
-    """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then turned over."""
+    """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then transposed."""
     if v is None or t is None or v is t or view.sums or w.store or w.non_affine or t in view.bound or w.steps[t] != 1:
         return False
     return abs(w.steps[v] or 0) > MAX_SHUFFLED_STEP

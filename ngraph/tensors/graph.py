@@ -366,7 +366,7 @@ class TensorGraph:
 
     @cached_property
     def guesses(self) -> dict[AxisId, int]:
-        """The length of each axis, of those too that nobody knows."""
+        """The length of each axis, of unknown ones too."""
         return {a: guessed_length(self.axes, a, self.guessed_symbols) if (n := self.known(a)) is None else n for a in self.axes}
 
     @cached_property

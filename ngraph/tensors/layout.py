@@ -192,7 +192,7 @@ def _order(graph: GraphEditor, machine: Cpu) -> None:
                 fixed.add(r.source)
             elif not isinstance(r.source, Draft) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
-                if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_PART:  # a shorter one is worth nobody's while
+                if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_PART:  # a shorter one fills too little of a vector
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:

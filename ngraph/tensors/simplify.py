@@ -76,7 +76,7 @@ def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
 
 @pass_(keeps=("integer sums",))
 def contract_fma(graph: TensorGraph) -> TensorGraph:
-    """The graph in which sums with products that nobody else reads are one op, rounded once: `fma(x, y, z)` = x * y + z.
+    """The graph in which sums whose products have no other reader are one op, rounded once: `fma(x, y, z)` = x * y + z.
 
     Differences are `fms`, x * y - z, and `fnma`, z - x * y. The ops are contracted here and not in code generation, so that a value that
     several kernels recompute has the same bits in all of them, and an element equals the maximum that it is.

@@ -128,7 +128,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
 
 
 def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int | None]]) -> None:
-    """Raises UnsupportedError where the model needs lengths that are open in its file, and nobody has given."""
+    """Raises UnsupportedError where the model needs lengths that are open in its file and were not given."""
     closed = []
     for p in model.inputs:
         op = inputs[p.name]

@@ -152,7 +152,7 @@ class Reader:
         run = self._run(slots)
         found = self._walk(run)
         if found is None:
-            with self._lock:  # whoever waited for another's reading goes its way
+            with self._lock:  # a thread that waited while another one read finds the result
                 run = self._run(slots)
                 found = self._walk(run) or self._read(slots)
         return found
@@ -176,7 +176,7 @@ class Reader:
     def _run(self, slots: Mapping[int, Any]) -> StageRun:
         run = StageRun(dict(slots), dict(self.used))
         for k, n in enumerate(self.used.values(), len(self.about.every)):
-            run.slots[-1 - k] = np.zeros(n, bool)  # nobody reads it: it brings the length
+            run.slots[-1 - k] = np.zeros(n, bool)  # only its length is read
         self._measure(run)
         return run
 

@@ -913,7 +913,7 @@ class Pool:
                 self._stopped(self.address)
 
     def forked(self) -> None:
-        """In a child process there are no workers, and nobody runs a program."""
+        """In a child process there are no workers, and no program is running."""
         spins = self.word("spins").value
         kept = {f: self.word(f).value for f in ("syscall", "clock", "save", "restore", "signals")}
         self.clear()

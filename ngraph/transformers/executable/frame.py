@@ -114,7 +114,7 @@ class SharedPlan:
         return {b: settled(a) if b in self.often or not a.flags.c_contiguous else a for b, a in arrays.items()}
 
     def needs(self, b: Buffer) -> bool:
-        """Whether anybody reads a buffer."""
+        """Whether a step or the caller reads a buffer."""
         if self.used is None:
             plan = self.plan
             self.used = {b for s in plan.every for b in s.sources}
@@ -141,7 +141,7 @@ class SharedPlan:
             yield steps, files
 
     def near(self, states: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The state's arrays as calls read them: no longer in files, which somebody may make shorter."""
+        """The state's arrays as calls read them: no longer in files, which other programs may truncate."""
         known, made = self.nearer
         if known is not states:
             made = [self._near(b, a) for b, a in zip(self.befores, states, strict=True)]
@@ -163,7 +163,7 @@ class SharedPlan:
 class InstantiatedPlan:
     """A compiled plan for given lengths of its symbols; a body has those of its surroundings, and lies in their arena.
 
-    It is made when lengths come and costs nothing by step: sizes are worked out when somebody asks for them.
+    It is made when lengths come and costs nothing by step: sizes are computed when they are first asked for.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class InstantiatedPlan:
         return known
 
     def needs(self, b: Buffer) -> bool:
-        """Whether anybody reads a buffer."""
+        """Whether a step or the caller reads a buffer."""
         return self.shared.needs(b)
 
     def room(self, b: Buffer, old: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ def within(bound: InstantiatedPlan) -> list[InstantiatedPlan]:
 
 
 def limits(target: Cpu) -> tuple[float, float]:
-    """Bytes and operations per second: measured if somebody did, else those of the description."""
+    """Bytes and operations per second: measured ones where there are any, else those of the description."""
     found = measured(target)
     if found is not None:
         return found.memory, found.flops

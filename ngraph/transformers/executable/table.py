@@ -3,7 +3,7 @@
 A kernel is one instruction. Loops and branches never leave generated code: the body's instructions stand in the same table, between trips
 one moves words (slices are addresses that advance, carries addresses that change places), another counts and jumps back.
 
-There is no address in a table: a place is a region and an offset, and whoever runs it says where regions lie. Lengths that calls bring are
+There is no address in a table: a place is a region and an offset, and its caller says where regions lie. Lengths that calls bring are
 words; instructions ahead of the others compute from them what the table needs: offsets, sizes, work items, trips.
 """
 
@@ -43,7 +43,7 @@ from ngraph.transformers.executable.layout import Computed, Inner, real
 if TYPE_CHECKING:
     from ngraph.transformers.executable.frame import BufferAddresses
 
-SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
+SHARE, PIECE = 2.5e-6, 5e-5  # seconds: the least work for a thread; the least that is shared out in small ranges
 MOST_WAYS = 1 << 30  # no limit: threads there are fewer
 ZEROS = [0] * WORDS
 
@@ -284,7 +284,7 @@ class Table:
                 self.check(scope, s)
             elif type(s) is HostCallback:
                 self.host(partial(scope.routine, s.step), s)
-                self.seconds += 1.0  # who knows
+                self.seconds += 1.0  # unknown
 
     def native(self, scope: BufferAddresses, s: KernelStep) -> None:
         layout = scope.bound.layout

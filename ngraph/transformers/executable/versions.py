@@ -50,7 +50,7 @@ Key = tuple[int | None, ...]
 class VersionedExecutable(ABC):
     """A program, and what it was compiled to on a device.
 
-    One that was found lacks its steps and the user's names until somebody looks at it, or lengths come that it has no code for.
+    One that was found lacks its steps and the user's names until they are asked for, or lengths come that it has no code for.
     `cached`: whether plans are kept for others.
     """
 
@@ -114,7 +114,7 @@ class VersionedExecutable(ABC):
             return self.codes[key]
 
     def _restored(self, key: Key) -> LoadedPlan | None:
-        """The compiled program of somebody who wrote the same one; None where it is not there."""
+        """The compiled form of an equal program, from the cache; None where it is not there."""
         if self.found is None:
             return None
         made = cache().planned(stripped_key(self.found.fingerprint, (key, *self.settings[key])), self.found.names)
