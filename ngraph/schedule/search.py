@@ -93,6 +93,12 @@ def schedule(view: View, m: Cpu) -> LoopSchedule:
     return best._replace(order=_order(view, m, best))
 
 
+def scalar(view: View, m: Cpu) -> LoopSchedule:
+    """The schedule without vectors and tiles, which has the shortest code."""
+    bare = LoopSchedule(1, None)
+    return bare._replace(order=_order(view, m, bare))
+
+
 def alternatives(view: View, m: Cpu, count: int) -> list[LoopSchedule]:
     """The schedule, then those that come next and add up in the same order, so that they give the same bits."""
     first = schedule(view, m)

@@ -30,13 +30,22 @@ def made(layer):
     return result, once, writing.texts(code).keys() - once
 
 
-def test_what_runs_once_is_compiled_fast_and_gives_the_same_bits(layer, monkeypatch):
+def test_what_runs_once_is_compiled_fast(layer, monkeypatch):
     result, once, others = made(layer)
     assert once and {worker.opt(t) for t in once} == {0} and {worker.opt(t) for t in others} == {3}
+    assert not any("<16 x float>" in t or "<8 x float>" in t or "<4 x float>" in t for t in once)
     monkeypatch.setattr(writing, "MAX_QUICK_SECONDS", 0.0)
     with ng.config(cache=""):
         improved, once, _ = made(layer)
-    assert {worker.opt(t) for t in once} == {3} and result.tobytes() == improved.tobytes()
+    assert {worker.opt(t) for t in once} == {3}
+    np.testing.assert_allclose(result, improved, rtol=2e-6, atol=1e-6)
+
+
+def test_what_runs_once_is_right(layer):
+    x, _, given = layer
+    w = np.random.default_rng(0).standard_normal((50, 37)).astype(np.float32).astype(np.float64)
+    wanted = np.tanh(w / np.sqrt((w * w).sum(1, keepdims=True) + 1e-5) @ given.T.astype(np.float64))
+    np.testing.assert_allclose(made(layer)[0], wanted, rtol=1e-5, atol=2e-6)
 
 
 def test_code_of_open_lengths_gives_the_same_bits_without_strength_reduction(layer, monkeypatch):

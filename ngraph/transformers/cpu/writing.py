@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ngraph.codegen.deduplication import moved
@@ -19,9 +20,11 @@ from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit, worker
-from ngraph.runtime.tune import picks, tune
+from ngraph.runtime.tune import Picks, picks, tune
 from ngraph.schedule.cores import share_out
+from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
+from ngraph.schedule.search import scalar
 from ngraph.targets import Cpu
 from ngraph.targets.tuning import MAX_QUICK_SECONDS
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
@@ -104,9 +107,9 @@ def every(plan: Plan) -> list[Plan]:
 def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
     """Returns the code of a step; none for host callbacks. What runs once and is short is compiled quickly, and runs slower."""
     if type(step) is Kernel:
-        scheduled = schedule_kernel(plan, step, target, picks(plan, step, target) if tuned else None)
+        scheduled = schedule_kernel(plan, step, target, picked(plan, step, target, tuned))
         code = lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled)
-        quick = code.seconds < MAX_QUICK_SECONDS and step not in plan.steps
+        quick = step not in plan.steps and code.seconds < MAX_QUICK_SECONDS
         how = worker.QUICK if quick else worker.OPEN if code.lengths else ""
         return (replace(code, text=how + code.text),)
     assert type(step) is OpaqueOp
@@ -116,9 +119,17 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
         return ()
 
 
+def picked(plan: Plan, kernel: Kernel, target: Cpu, tuned: bool) -> Picks:
+    """Returns the schedules of a kernel that take the place of the cheapest: measured ones, or scalars where it is short and runs once."""
+    if kernel in plan.steps:
+        return picks(plan, kernel, target) if tuned else {}
+    found = {view: scalar(view, target) for view in schedule_kernel(plan, kernel, target).searched}
+    return found if seconds(schedule_kernel(plan, kernel, target, found)) < MAX_QUICK_SECONDS else {}
+
+
 def scheduled(code: LoadedPlan) -> str:
     """The kernels of a plan as scheduled for its target, as text."""
-    return str(schedule_text.text(schedule_plan(code.plan, code.target, picks if code.tuned else None)))
+    return str(schedule_text.text(schedule_plan(code.plan, code.target, partial(picked, tuned=code.tuned))))
 
 
 def assembly(text: str, target: Cpu) -> str:
