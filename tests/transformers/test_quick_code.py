@@ -30,12 +30,12 @@ def made(layer):
     return result, once, writing.texts(code).keys() - once
 
 
-def test_what_runs_once_is_compiled_fast(layer, monkeypatch):
+def test_what_runs_once_is_compiled_fast(layer, monkeypatch, tmp_path):
     result, once, others = made(layer)
     assert once and {worker.opt(t) for t in once} == {0} and {worker.opt(t) for t in others} == {3}
     assert not any("<16 x float>" in t or "<8 x float>" in t or "<4 x float>" in t for t in once)
     monkeypatch.setattr(writing, "MAX_QUICK_SECONDS", 0.0)
-    with ng.config(cache=""):
+    with ng.config(cache=str(tmp_path)):
         improved, once, _ = made(layer)
     assert {worker.opt(t) for t in once} == {3}
     np.testing.assert_allclose(result, improved, rtol=2e-6, atol=1e-6)
@@ -48,11 +48,11 @@ def test_what_runs_once_is_right(layer):
     np.testing.assert_allclose(made(layer)[0], wanted, rtol=1e-5, atol=2e-6)
 
 
-def test_code_of_open_lengths_gives_the_same_bits_without_strength_reduction(layer, monkeypatch):
+def test_code_of_open_lengths_gives_the_same_bits_without_strength_reduction(layer, monkeypatch, tmp_path):
     result, _, others = made(layer)
     assert any(t.startswith(worker.OPEN) for t in others)
     monkeypatch.setattr(writing.worker, "OPEN", "; open, and improved\n")
-    with ng.config(cache=""):
+    with ng.config(cache=str(tmp_path)):
         improved, _, others = made(layer)
     assert not any(t.startswith("; open\n") for t in others) and result.tobytes() == improved.tobytes()
 
