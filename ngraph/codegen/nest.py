@@ -216,7 +216,7 @@ class Nest(Scope):
         if t is None or unroll == 1 or not panels:
             return
         w, o, n = self.w, self.opened[t], self.size(t)
-        rows = -(-n // self.tile.rows) if isinstance(n, int) else 2
+        rows = -(-(n if isinstance(n, int) else t.likely) // self.tile.rows)
         share = -(-unroll // rows)
         row = apply(w, "//", plus(w, o.offset if o.base is None else o.base, self.tile.rows - 1), self.tile.rows)
         first = apply(w, "%", times(w, row, share), unroll)
