@@ -18,7 +18,8 @@
 
 Plans stand as they do in the text of plans. A loop says its axes, its places and how it runs: `vector` lanes, `rows` and `columns` of the
 register tile, `steps` of a sum that are written out, `listed` where loops run as one over listed offsets. `for K // 16` goes over blocks of
-16 places, and `for H, W` over two axes as one. Indentation is for readers.
+16 places, and `for H, W` over two axes as one. A loop whose places come with a call says how it ends: `left 4 2 1 masked` are steps of the
+tile that each run at most once, then a vector of which a part is masked. Indentation is for readers.
 
 A kernel for a graphics processor says how many `threads` run a work item. A loop's places are taken by threads (`thread`), lanes of a warp
 (`warp`) or warps (`group`); `mask` and `skip` list the predicates that cut off what lies behind a block's end; `copy` fills the tile of a
@@ -57,7 +58,7 @@ from ngraph.schedule.form import (
     StageChoice,
     Version,
 )
-from ngraph.schedule.search import LoopSchedule
+from ngraph.schedule.search import LoopSchedule, remainders
 from ngraph.targets import Cpu, Gpu, Target
 
 gpu = deferred("ngraph.schedule.gpu")
@@ -163,6 +164,8 @@ class _SchedulePrinter(_PlanPrinter):
         how += f" rows {s.tile.rows}" if d is s.tile.tile else ""
         how += f" columns {s.tile.columns}" if d is s.tile.across and not (s.block is not None and d is s.tile.vector) else ""
         how += f" {d.spread}" if d.spread is not None else ""
+        if s.block is None and not isinstance(d.extent, int) and d.lower is None:
+            how += "".join([f" {word}" for word in _ending(s.tile.units(d), d is s.tile.vector)])
         return f"{name} = {self.whole_number(d.extent)}{how}"
 
     def access(self, s: ScheduledStage, a: Any) -> str:
@@ -178,6 +181,12 @@ def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] 
     Raises ParseError with line and column for anything else, and where loops are not those of the kernel.
     """
     return _ScheduleParser(source, targets, arrays or {}).whole_schedule()
+
+
+def _ending(units: int, vector: bool) -> list[str]:
+    """Returns what is said of the end of a loop of open length: the shorter steps, and whether a masked vector follows."""
+    steps = [str(k) for k in remainders(units)[1:]]
+    return (["left", *steps] if steps else []) + ["masked"] * vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,6 +424,15 @@ class _ScheduleParser(_PlanParser):
         while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed", *SPREAD):
             word = self.word("how the loop runs")
             words[word] = 1 if word in ("listed", *SPREAD) else self.integer()
+        first, ending = self.k, _ending(words.get("rows", words.get("columns", 1)), "vector" in words)
+        while self.tokens[self.k] in ("left", "masked"):
+            if self.accept("left"):
+                while self.tokens[self.k].isdigit():
+                    self.k += 1
+            else:
+                self.k += 1
+        if self.k > first and list(self.tokens[first : self.k]) != ending:
+            self.fail(f"the end of a loop with this tile is {' '.join(ending) or 'not said'}", first)
         return _LoopLine(tuple(parts), extent, words, reduced, token)
 
     def part(self) -> tuple[AxisId, int]:

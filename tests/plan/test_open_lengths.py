@@ -1,15 +1,19 @@
 """Plans for lengths that calls bring: what is assumed, work items for short lengths, tiles for the assumed ones, values at odd lengths."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import ParseError
 from ngraph.op_graph.expr import Len
 from ngraph.plan import Kernel, plan
+from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.search import AccessDescriptor, View, schedule
+from ngraph.schedule.text import parse, text
 from ngraph.targets import TARGETS, runnable
 
 V4 = TARGETS["x86-64-v4"]
@@ -59,6 +63,17 @@ def test_rows_of_a_tile_lie_along_a_known_axis_where_the_open_one_is_assumed_to_
     view = View((batch, row, column), (summed,), (None, 7, 64, 64), (x, w, y), (), sums, 16, frozenset(), frozenset([batch]))
     assert schedule(view, V4).tile == batch
     assert schedule(view._replace(likely=(4, 7, 64, 64)), V4).tile == row
+
+
+def test_a_schedule_says_how_loops_of_open_length_end():
+    n, m, c = ng.make_axis(name="N"), ng.make_axis(name="M"), ng.make_axis(64, name="C")
+    x, w = ng.placeholder([n, c]), ng.placeholder([c, m])
+    shown = text(schedule_plan(planned(ng.axes_with_order(ng.relu(ng.dot(x, w)), [n, m]), x, w), V4), origins=False)
+    assert re.search(r"for M = Len\(M\) vector 16 columns 3 left 2 1 masked\n", shown)
+    assert re.search(r"rows 8 left 4 2 1\n", shown) and "sum C = 64\n" in shown
+    assert text(parse(shown, {"x86-64-v4": V4}), origins=False) == shown
+    with pytest.raises(ParseError, match="the end of a loop with this tile is left 4 2 1"):
+        parse(shown.replace("left 4 2 1", "left 4 1"), {"x86-64-v4": V4})
 
 
 @pytest.mark.parametrize("target", runnable())
