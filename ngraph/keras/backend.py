@@ -1,0 +1,27 @@
+"""The names that Keras takes from a backend."""
+
+from keras.src.backend.common.name_scope import name_scope as name_scope
+
+from ngraph.keras import core, image, linalg, math, nn, numpy, operators, random
+from ngraph.keras.core import (
+    IS_THREAD_SAFE,
+    SUPPORTS_COMPLEX_DTYPES,
+    SUPPORTS_RAGGED_TENSORS,
+    SUPPORTS_SPARSE_TENSORS,
+    Variable,
+    cast,
+    compute_output_spec,
+    cond,
+    convert_to_numpy,
+    convert_to_tensor,
+    device_scope,
+    is_tensor,
+    random_seed_dtype,
+    scatter,
+    shape,
+    stop_gradient,
+    vectorized_map,
+)
+from ngraph.keras.rnn import bidirectional_gru, bidirectional_lstm, cudnn_ok, gru, lstm, rnn
+
+__all__ = [name for name in dir() if not name.startswith("_")]

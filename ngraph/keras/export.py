@@ -1,0 +1,3 @@
+"""x"""
+class ExportArchive:
+    pass

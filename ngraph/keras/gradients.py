@@ -1,0 +1,231 @@
+"""Derivatives: in a computation that is being read by `ng.deriv`, of functions that run at once by a tape of what they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from keras.src import tree
+from keras.src.backend.common import KerasVariable
+
+from ngraph.autodiff.backward import deriv, vjp
+from ngraph.errors import ArgumentError
+from ngraph.frontends.positional.values import Tensor
+from ngraph.keras.tensors import BackendTensor, KerasTrace, TapeRecord, Taping, apply, lifted, reading, record, taping, whole
+from ngraph.op_graph.opdef import OpDef
+from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import broadcast
+
+NOT_SCALAR = "the function to differentiate gives a tensor of the shape {}"
+SUM = "give the sum or the mean of it"
+
+
+def _is_float(x: Any) -> bool:
+    return np.dtype(x.dtype).kind == "f" or np.dtype(x.dtype).name == "bfloat16"
+
+
+def value_and_grad(function: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """Returns a function that gives the value of `function` and its derivatives by its arguments `argnums`, in their nests.
+
+    function: gives a float scalar, or with has_aux a pair of it and anything else. Its arguments may be tensors or variables, whose
+    derivatives are those of the variable's value wherever the function reads it. In a compiled function it becomes part of it; elsewhere
+    it runs op by op. Raises ArgumentError where the value is no scalar.
+    """
+    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def found(*args: Any, **kwargs: Any) -> Any:
+        nests = [args[k] for k in places]
+        leaves = [x for x in tree.flatten(nests)]
+        g = reading()
+        value, grads = (_at_once if g is None else _in_trace)(function, args, kwargs, leaves, places, has_aux)
+        made = tree.pack_sequence_as(nests, grads)
+        return value, (made[0] if isinstance(argnums, int) else tuple(made))
+
+    return found
+
+
+def _loss(value: Any, has_aux: bool) -> BackendTensor:
+    from ngraph.keras.core import convert_to_tensor
+
+    loss = convert_to_tensor(value[0] if has_aux else value)
+    if loss.ndim and any(n != 1 for n in loss.shape):
+        raise ArgumentError(NOT_SCALAR.format(loss.shape), fix=SUM)
+    return loss
+
+
+def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], places: Any, has_aux: bool) -> Any:
+    """The value and the derivatives as values of the computation that is being read."""
+    from ngraph.keras.core import convert_to_tensor
+
+    g = reading()
+    assert g is not None
+    tensors = []
+    given = []
+    for x in leaves:
+        if isinstance(x, KerasVariable):
+            name = g.name_of(x)
+            t = g.state.get(name)
+            op = g.variables[name] if t is None else g.tensor(t).op
+            tensors.append(Tensor(op, g.variables[name].axes) if t is None else g.tensor(t))
+            given.append(x)
+        else:
+            t = lifted(g, convert_to_tensor(x))
+            if t.op.is_constant:
+                op, t = _apart(t)
+            tensors.append(t)
+            given.append(BackendTensor(t=t, g=g))
+    nests = tree.pack_sequence_as([args[k] for k in places], given)
+    mine = list(args)
+    for k, nest in zip(places, nests, strict=True):
+        mine[k] = nest
+    value = function(*mine, **kwargs)
+    loss = lifted(g, _loss(value, has_aux))
+    scalar = loss.op if not loss.op.axes else g.reshape(loss, []).op
+    grads: list[Any] = []
+    for t in tensors:
+        if not t.dtype.is_float:
+            grads.append(None)
+            continue
+        slope = deriv(scalar, t.op)
+        grads.append(BackendTensor(t=g.ones(Tensor(slope, t.dims)), g=g))
+    return value, grads
+
+
+def _apart(t: Tensor) -> tuple[Any, Tensor]:
+    """Returns a constant as a value of its own, by which others are differentiated."""
+    op = e.stop_gradient(t.op)
+    return op, Tensor(op, t.dims)
+
+
+# ---- op by op -----------------------------------------------------------------------------------------------------------
+
+
+def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], places: Any, has_aux: bool) -> Any:
+    """The value and the derivatives, run op by op."""
+    from ngraph.keras.core import convert_to_tensor
+
+    given = [x if isinstance(x, KerasVariable) else BackendTensor(convert_to_tensor(x).array) for x in leaves]
+    inputs = [x._held if isinstance(x, KerasVariable) else x for x in given]
+    mine = list(args)
+    for k, nest in zip(places, tree.pack_sequence_as([args[k] for k in places], given), strict=True):
+        mine[k] = nest
+    with Taping() as tape:
+        value = function(*mine, **kwargs)
+        loss = _loss(value, has_aux)
+    adjoints: dict[int, BackendTensor] = {id(loss): BackendTensor(np.ones(loss.shape, loss.dtype))}
+    wanted = {id(x) for x in inputs}
+    needed = _dependents(tape, wanted)
+    for r in reversed(tape):
+        if not any(id(y) in adjoints for y in r.outputs) or not any(id(x) in needed for x in r.inputs):
+            continue
+        moving = [k for k, x in enumerate(r.inputs) if _is_float(x) and id(x) in needed]
+        for k, dx in zip(moving, _slopes(r, moving, adjoints), strict=True):
+            i = id(r.inputs[k])
+            adjoints[i] = apply(_added, adjoints[i], dx) if i in adjoints else dx
+    grads = [None if not _is_float(x) else adjoints.get(id(x)) or BackendTensor(np.zeros(x.shape, x.dtype)) for x in inputs]
+    return value, grads
+
+
+def _dependents(tape: Sequence[TapeRecord], wanted: set[int]) -> set[int]:
+    """Returns the tensors that depend on the wanted ones, by identity; the tape keeps them alive."""
+    found = set(wanted)
+    for r in tape:
+        if any(id(x) in found for x in r.inputs):
+            found.update(id(y) for y in r.outputs)
+    return found
+
+
+def _added(g: KerasTrace, a: Tensor, b: Tensor) -> Tensor:
+    (x, y), dims = g.align(a, b)
+    return g.made(x + y, dims)
+
+
+def _slopes(r: TapeRecord, moving: Sequence[int], adjoints: dict[int, BackendTensor]) -> Sequence[BackendTensor]:
+    """Returns the derivatives by some inputs of a record, from those by its outputs."""
+    have = [k for k, y in enumerate(r.outputs) if id(y) in adjoints and _is_float(y)]
+    errors = [adjoints[id(r.outputs[k])] for k in have]
+    if not have:
+        return [BackendTensor(np.zeros(r.inputs[k].shape, r.inputs[k].dtype)) for k in moving]
+    if "gradient" in r.static:
+        ups = [adjoints.get(id(y)) or BackendTensor(np.zeros(y.shape, y.dtype)) for y in r.outputs]
+        slopes = r.static["gradient"](*ups)
+        return [slopes[k] for k in moving]
+    if r.function not in _backward:
+        _backward[r.function] = _backward_of(r.function)
+    made = apply(_backward[r.function], *r.inputs, *errors, many=len(r.inputs), moving=tuple(moving), have=tuple(have), static=r.static)
+    return made
+
+
+_backward: dict[Any, Callable[..., Any]] = {}
+
+
+def _backward_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the vector-Jacobian product of a function of a trace."""
+
+    def slopes(g: KerasTrace, *values: Tensor, many: int, moving: Any, have: Any, static: Any) -> Any:
+        inputs = [Tensor(e.multiply(t.op, 1), t.dims) if t.op.is_constant else t for t in values[:many]]
+        found = function(g, *inputs, **static)
+        outputs = [found] if isinstance(found, Tensor) else list(found)
+        ys, ups = [], []
+        for k, up in zip(have, values[many:], strict=True):
+            ys.append(whole(g, outputs[k]))
+            up = g.full(up)
+            ups.append(broadcast(g.renamed(up, ys[-1].axes).op, ys[-1].axes))
+        slopes = vjp(ys, [inputs[k].op for k in moving], ups)
+        return tuple([Tensor(s, inputs[k].dims) for s, k in zip(slopes, moving, strict=True)])
+
+    return slopes
+
+
+# ---- derivatives of one's own -------------------------------------------------------------------------------------------
+
+
+def differentiated(g: KerasTrace | None, fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+    """Returns the result of `fun`, whose second result is the function that gives derivatives by its arguments from those by the result."""
+    found, gradient = fun(*args, **kwargs)
+    leaves = tree.flatten(found)
+    tensors = [a for a in args if isinstance(a, BackendTensor)]
+    places = [k for k, a in enumerate(args) if isinstance(a, BackendTensor)]
+
+    def slopes(*ups: Any) -> list[Any]:
+        made = gradient(*ups)
+        made = list(made) if isinstance(made, (tuple, list)) else [made]
+        return [made[k] for k in places] if len(made) == len(args) else made
+
+    if g is None:
+        if taping():
+            leaves = [BackendTensor(y.array) for y in leaves]
+            record(fun, tensors, {"gradient": slopes}, tuple(leaves))
+        return tree.pack_sequence_as(found, leaves)
+    inputs = [lifted(g, a) for a in tensors]
+    outputs = [lifted(g, y) for y in leaves]
+    made = []
+    for k, y in enumerate(outputs):
+
+        def grad(op: Any, dy: Any, *_: Any, k: int = k) -> Any:
+            ups = [BackendTensor(t=Tensor(dy if j == k else e.filled(0, o.op.axes, o.dtype), o.dims), g=g) for j, o in enumerate(outputs)]
+            parts: list[Any] = [None]
+            for dx, x in zip(slopes(*ups), inputs, strict=True):
+                t = None if dx is None else g.renamed(g.full(lifted(g, dx)), g.full(x).dims)
+                parts.append(None if t is None or not x.dtype.is_float else _onto(g, t, x))
+            return tuple(parts)
+
+        own = OpDef(
+            "custom_gradient",
+            "The first input, with a derivative of its own.",
+            type=lambda types: types[0],
+            lower=lambda op, y, *xs: y,
+            grad=grad,
+            core=False,
+        )
+        made.append(BackendTensor(t=Tensor(own.build(y.op, *[x.op for x in inputs]), y.dims), g=g))
+    return tree.pack_sequence_as(found, made)
+
+
+def _onto(g: KerasTrace, t: Tensor, x: Tensor) -> Any:
+    """Returns a derivative with the axes of its input."""
+    for k, d in enumerate(x.dims):
+        if d is None:
+            t = g.squeezed(t, k)
+    return broadcast(e.cast(t.op, x.dtype), x.op.axes)

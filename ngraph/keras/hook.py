@@ -1,0 +1,91 @@
+"""Keras chooses its backend by name in four modules: an import hook gives each one more branch, `ngraph`.
+
+In a fifth, lengths that are open are made None in shapes.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Sequence
+from types import CodeType, ModuleType
+from typing import Any
+
+from ngraph.errors import StateError
+from ngraph.warn import warn
+
+TESTED = ("3.12.4", "3.13.2", "3.14.1", "3.15.1")  # versions of Keras under test
+
+LAST = re.compile(r"^else:\n(?=    raise )", re.MULTILINE)  # what ends a chain of branches
+SHAPE = re.compile(r"(?<=^def standardize_shape\(shape\):\n)", re.MULTILINE)
+
+
+def _branch(asked: str, body: str) -> tuple[re.Pattern[str], str]:
+    return LAST, f'elif {asked} == "ngraph":\n{body}else:\n'
+
+
+# for each module where something is put, and what
+BRANCHES = {
+    "keras.src.backend": _branch(
+        "backend()",
+        "    from ngraph.keras.backend import *\n"
+        "    from ngraph.keras.core import Variable as BackendVariable\n"
+        "    distribution_lib = None\n",
+    ),
+    "keras.src.layers.layer": _branch("backend.backend()", "    from ngraph.keras.layer import NgraphLayer as BackendLayer\n"),
+    "keras.src.models.model": _branch("backend.backend()", "    from ngraph.keras.trainer import Trainer\n"),
+    "keras.src.export.saved_model": _branch(
+        "backend.backend()", "    from ngraph.keras.export import ExportArchive as BackendSavedModelExportArchive\n"
+    ),
+    "keras.src.backend.common.variables": (  # lengths that are open are None in shapes, as those of JAX and torch are
+        SHAPE,
+        "    from ngraph.keras.tensors import closed_shape\n    shape = closed_shape(shape)\n",
+    ),
+}
+
+
+class BranchLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of Keras with the branch for ngraph in front of the error for unknown backends."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        place, text = BRANCHES[fullname]
+        made, many = place.subn(text, self.get_source(fullname) or "", count=1)
+        if not many:
+            raise StateError(
+                f"{fullname} of this Keras chooses its backend in another way than the tested versions", fix=f"install keras=={TESTED[-1]}"
+            )
+        return compile(made, self.get_filename(fullname), "exec", dont_inherit=True)
+
+
+class BranchFinder:
+    """Finds these modules, and leaves all others to Python."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        if fullname not in BRANCHES:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if found is None or found.origin is None:
+            return None
+        loader = BranchLoader(fullname, found.origin)
+        where = found.submodule_search_locations
+        return importlib.util.spec_from_file_location(fullname, found.origin, loader=loader, submodule_search_locations=where)
+
+
+def install() -> None:
+    """Makes Keras run on ngraph. Raises StateError where Keras has been imported with another backend."""
+    if "keras" in sys.modules or "keras.src.backend" in sys.modules:
+        backend = getattr(sys.modules.get("keras.src.backend.config"), "_BACKEND", "another")
+        if backend != "ngraph":
+            raise StateError(f"Keras has been imported with the backend {backend}", fix="import ngraph.keras before keras")
+        return
+    os.environ["KERAS_BACKEND"] = "ngraph"
+    if not any(f is BranchFinder for f in sys.meta_path):
+        sys.meta_path.insert(0, BranchFinder)  # type: ignore[arg-type]  # a class with find_spec is a finder
+    import keras
+
+    if keras.__version__ not in TESTED:
+        warn(f"Keras {keras.__version__} on ngraph is not tested; {', '.join(TESTED)} are.")

@@ -1,0 +1,189 @@
+"""The functions of `keras.ops.random`: numbers that depend on nothing but the seed, by Philox 4x32-10 under it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from keras.src.backend.config import floatx
+from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
+from keras.src.random.seed_generator import draw_seed
+from keras.src.random.seed_generator import make_default_seed as make_default_seed
+
+from ngraph.frontends.positional.values import Tensor
+from ngraph.keras import numpy
+from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.moving import shape_of
+from ngraph.keras.tensors import KerasTrace, apply, size_of
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, make_axis
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.ops import elementwise as e
+from ngraph.ops.random import normal_record, random_bits, uniform_record
+from ngraph.ops.rearrange import rename_record
+
+STREAM = 0xFFFFFFF0  # of draws by a seed tensor; the seed's two words are the key and the counter
+MOST_ROUNDS = 64  # of a rejection: one accepts more than 0.95 of the draws, so that 64 leave one in 1e83
+
+
+def _state(g: KerasTrace, seed: Tensor) -> Any:
+    """Returns a seed tensor of two words as the state that draws read."""
+    t = g.full(seed)
+    axis = make_axis(2, name="seed_words")
+    return e.cast(rename_record.build(t.op, to=((t.dims[0], axis),)), dtypes.uint64)
+
+
+def drawn(g: KerasTrace, seed: Tensor, kind: str, shape: tuple[Any, ...], dtype: str) -> Tensor:
+    """Numbers of a shape: `uniform` in [0, 1), `normal`, or `bits`."""
+    dims = [g.fresh(size_of(n)) for n in shape]
+    state, axes = _state(g, seed), tuple(dims)
+    d = as_dtype(dtype)
+    if kind == "uniform":
+        op = uniform_record.build(state, axes=Axes(axes), dtype=d, stream=STREAM, low=0.0, high=1.0)
+    elif kind == "normal":
+        op = normal_record.build(state, axes=Axes(axes), dtype=d, stream=STREAM, loc=0.0, scale=1.0)
+    else:
+        op = random_bits.build(state, stream=STREAM, axes=Axes(axes))
+    return g.made(op, dims)
+
+
+def _draw(kind: str, shape: Any, dtype: Any, seed: Any) -> Any:
+    seed = convert_to_tensor(draw_seed(seed), "uint32")
+    return apply(drawn, seed, kind=kind, shape=shape_of(shape), dtype=dtype)
+
+
+def _float(dtype: Any) -> str:
+    from keras.src.backend.common import standardize_dtype
+
+    return standardize_dtype(dtype or floatx())
+
+
+def _wide(dtype: str) -> str:
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
+    dtype = _float(dtype)
+    u = _draw("uniform", shape, dtype, seed)
+    return numpy.add(numpy.multiply(u, cast(numpy.subtract(maxval, minval), dtype)), cast(minval, dtype))
+
+
+def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
+    dtype = _float(dtype)
+    z = cast(_draw("normal", shape, _wide(dtype), seed), dtype)
+    return numpy.add(numpy.multiply(z, cast(stddev, dtype)), cast(mean, dtype))
+
+
+def truncated_normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
+    """Returns normal numbers from two deviations below the mean to two above, by inversion."""
+    dtype = _float(dtype)
+    u = _draw("uniform", shape, _wide(dtype), seed)
+    part = math.erf(math.sqrt(2.0))
+    z = numpy.multiply(numpy.erfinv(numpy.multiply(numpy.subtract(numpy.multiply(u, 2.0), 1.0), part)), math.sqrt(2.0))
+    z = cast(numpy.clip(z, -2.0, 2.0), dtype)
+    return numpy.add(numpy.multiply(z, cast(stddev, dtype)), cast(mean, dtype))
+
+
+def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+    words = cast(_draw("bits", shape, "uint32", seed), "uint64")
+    span = cast(numpy.subtract(cast(maxval, "int64"), cast(minval, "int64")), "uint64")
+    return cast(numpy.add(cast(numpy.right_shift(numpy.multiply(words, span), cast(32, "uint64")), "int64"), cast(minval, "int64")), dtype)
+
+
+def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:
+    """Returns numbers of classes, drawn by logits [batch, classes]: the largest of logits with Gumbel noise."""
+    logits = convert_to_tensor(logits)
+    logits = logits if as_dtype(logits.dtype).is_float else cast(logits, floatx())
+    rows, classes = logits.shape
+    u = _draw("uniform", (rows, num_samples, classes), _wide(logits.dtype.name), seed)
+    noise = numpy.negative(numpy.log(numpy.negative(numpy.log(numpy.maximum(u, 1e-20)))))
+    return cast(numpy.argmax(numpy.add(numpy.expand_dims(logits, 1), noise), -1), dtype)
+
+
+def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
+    x = convert_to_tensor(inputs)
+    keep = 1.0 - rate
+    if isinstance(keep, float) and keep <= 0.0:
+        return numpy.zeros_like(x)
+    shape = x.shape if noise_shape is None else [n if m is None else m for n, m in zip(x.shape, noise_shape, strict=True)]
+    u = _draw("uniform", shape, "float32", seed)
+    return numpy.where(numpy.less(u, keep), numpy.divide(x, cast(keep, x.dtype)), numpy.zeros((), x.dtype))
+
+
+def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    x = convert_to_tensor(x)
+    keys = _draw("uniform", (x.shape[axis],), "float32", seed)
+    return numpy.take(x, numpy.argsort(keys), axis=axis)
+
+
+def _rounds(shape: Any, dtype: str, seed: Any, fits: Any, start: Any) -> Any:
+    """Returns numbers by rejection: each place takes the first draw that fits. fits: of normal and uniform numbers."""
+    words = convert_to_tensor(draw_seed(seed), "uint32")
+    found, done = start, numpy.zeros(shape, "bool")
+    for k in range(MOST_ROUNDS):
+        if k and done.t is None and bool(numpy.all(done)):
+            break
+        more = numpy.add(words, convert_to_tensor([2 * k + 1, 7919], "uint32"))
+        z = apply(drawn, more, kind="normal", shape=shape_of(shape), dtype=dtype)
+        u = apply(drawn, numpy.add(more, 1), kind="uniform", shape=shape_of(shape), dtype=dtype)
+        ok, value = fits(z, numpy.maximum(u, 1e-30))
+        found = numpy.where(numpy.logical_and(ok, numpy.logical_not(done)), value, found)
+        done = numpy.logical_or(done, ok)
+        if done.t is not None and k >= 8:  # in a compiled step: 9 rounds leave one place in 1e12 with the mean
+            break
+    return found
+
+
+def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
+    """Returns numbers of the gamma distribution of this shape parameter. Source: G. Marsaglia and W. Tsang (2000)."""
+    dtype = _float(dtype)
+    wide = _wide(dtype)
+    a = numpy.broadcast_to(cast(alpha, wide), shape)
+    small = numpy.less(a, 1.0)
+    d = numpy.subtract(numpy.where(small, numpy.add(a, 1.0), a), 1 / 3)
+    c = numpy.divide(1.0, numpy.sqrt(numpy.multiply(d, 9.0)))
+    words = convert_to_tensor(draw_seed(seed), "uint32")
+
+    def fits(z: Any, u: Any) -> Any:
+        root = numpy.add(numpy.multiply(c, z), 1.0)
+        v = numpy.power(numpy.maximum(root, 1e-10), 3.0)
+        bound = 0.5 * z * z + d - d * v + d * numpy.log(v)
+        return numpy.logical_and(numpy.less(0.0, root), numpy.less(numpy.log(u), bound)), numpy.multiply(d, v)
+
+    found = _rounds(shape, wide, _Words(words), fits, d)
+    u = apply(drawn, numpy.add(words, convert_to_tensor([0, 104729], "uint32")), kind="uniform", shape=shape_of(shape), dtype=wide)
+    lowered = numpy.multiply(found, numpy.power(numpy.maximum(u, 1e-30), numpy.divide(1.0, numpy.where(small, a, 1.0))))
+    return cast(numpy.where(small, lowered, found), dtype)
+
+
+class _Words(SeedGenerator):
+    """A seed that has been drawn."""
+
+    def __init__(self, words: Any):
+        self.words = words
+
+    def next(self, ordered: bool = True) -> Any:
+        return self.words
+
+
+def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
+    dtype = _float(dtype)
+    words = convert_to_tensor(draw_seed(seed), "uint32")
+    other = numpy.add(words, convert_to_tensor([12, 31], "uint32"))
+    a = gamma(shape, cast(alpha, _wide(dtype)), _wide(dtype), _Words(words))
+    b = gamma(shape, cast(beta, _wide(dtype)), _wide(dtype), _Words(other))
+    return cast(numpy.divide(a, numpy.add(a, b)), dtype)
+
+
+def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None) -> Any:
+    """Returns how many of `counts` uniform numbers lie below a probability."""
+    dtype = _float(dtype)
+    counts, p = convert_to_tensor(counts, "float32"), convert_to_tensor(probabilities, "float32")
+    most = int(np.asarray(numpy.max(counts)))
+    u = _draw("uniform", (most, *shape_of(shape)), "float32", seed)
+    k = numpy.reshape(numpy.arange(most, dtype="float32"), (most, *[1] * len(shape_of(shape))))
+    hit = numpy.logical_and(numpy.less(u, p), numpy.less(k, counts))
+    return cast(numpy.sum(cast(hit, "float32"), 0), dtype)
+
+
