@@ -336,7 +336,7 @@ def scan(
         raise ValueError(f"`unroll` must be an positive integer or boolean. Received: unroll={unroll}")
     if xs is None and length is None:
         raise ValueError("Got no `xs` to scan over and `length` not provided.")
-    xs = tree.map_structure(convert_to_tensor, xs)
+    xs = tree.map_structure(lambda x: None if x is None else convert_to_tensor(x), xs)
     count = length if length is not None else tree.flatten(xs)[0].shape[0]
     g = traced(init, xs, count) or reading()
     if g is not None and not isinstance(count, OpenLength) and int(count) == 0:
@@ -372,7 +372,7 @@ def scan(
         return after
 
     def attempt(names: Sequence[str]) -> Any:
-        start = [*map(g.current, names), *state.values(g)]
+        start = [*[g.current(n) for n in names], *state.values(g)]
         return control.scan_rolled(g, start, values, control.with_state(g, names, counted, 0, 0), way)
 
     found = control.as_op(g, attempt)

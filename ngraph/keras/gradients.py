@@ -9,7 +9,7 @@ import numpy as np
 from keras.src import tree
 from keras.src.backend.common import KerasVariable
 
-from ngraph.autodiff.backward import deriv, vjp
+from ngraph.autodiff.backward import deriv, jvp, vjp
 from ngraph.errors import ArgumentError
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.tensors import BackendTensor, KerasTrace, TapeRecord, Taping, apply, lifted, reading, record, taping, whole
@@ -96,6 +96,30 @@ def _apart(t: Tensor) -> tuple[Any, Tensor]:
     """Returns a constant as a value of its own, by which others are differentiated."""
     op = e.stop_gradient(t.op)
     return op, Tensor(op, t.dims)
+
+
+def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
+    """Returns the value of a function, its derivative in the direction of tangents and, with has_aux, what else it gives."""
+    from ngraph.keras.core import convert_to_tensor
+    from ngraph.keras.steps import CompiledFunction
+
+    def both(primals: Any, tangents: Any) -> Any:
+        g = reading()
+        assert g is not None
+        given = [x for x in primals]
+        value = function(*given)
+        value, aux = value if has_aux else (value, None)
+        leaves = tree.flatten(value)
+        ys = [lifted(g, y) for y in leaves]
+        xs = [lifted(g, x) for x in given]
+        directions = [broadcast(g.renamed(g.full(lifted(g, d)), g.full(x).dims).op, x.op.axes) for d, x in zip(tangents, xs, strict=True)]
+        slopes = jvp([y.op for y in ys], [x.op for x in xs], directions)
+        made = [BackendTensor(t=Tensor(s, y.dims), g=g) for s, y in zip(slopes, ys, strict=True)]
+        found = value, tree.pack_sequence_as(value, made)
+        return (*found, aux) if has_aux else found
+
+    primals, tangents = (tuple([convert_to_tensor(x) for x in xs]) for xs in (primals, tangents))
+    return both(primals, tangents) if reading() is not None else CompiledFunction(both, "direct")(primals, tangents)
 
 
 # ---- op by op -----------------------------------------------------------------------------------------------------------

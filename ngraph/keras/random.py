@@ -48,6 +48,22 @@ def drawn(g: KerasTrace, seed: Tensor, kind: str, shape: tuple[Any, ...], dtype:
     return g.made(op, dims)
 
 
+class DrawnSeed(SeedGenerator):
+    """A seed that has been drawn."""
+
+    def __init__(self, words: Any):
+        self.words = words
+
+    def next(self, ordered: bool = True) -> Any:
+        return self.words
+
+
+def drawn_seed(words: Any, more: int = 0) -> DrawnSeed:
+    """Returns words that have been drawn as a seed; more: as another one."""
+    words = words.words if isinstance(words, DrawnSeed) else convert_to_tensor(words, "uint32")
+    return DrawnSeed(numpy.add(words, convert_to_tensor([more * 12, more * 31], "uint32")) if more else words)
+
+
 def _draw(kind: str, shape: Any, dtype: Any, seed: Any) -> Any:
     seed = convert_to_tensor(draw_seed(seed), "uint32")
     return apply(drawn, seed, kind=kind, shape=shape_of(shape), dtype=dtype)
@@ -151,28 +167,17 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
         bound = 0.5 * z * z + d - d * v + d * numpy.log(v)
         return numpy.logical_and(numpy.less(0.0, root), numpy.less(numpy.log(u), bound)), numpy.multiply(d, v)
 
-    found = _rounds(shape, wide, _Words(words), fits, d)
+    found = _rounds(shape, wide, DrawnSeed(words), fits, d)
     u = apply(drawn, numpy.add(words, convert_to_tensor([0, 104729], "uint32")), kind="uniform", shape=shape_of(shape), dtype=wide)
     lowered = numpy.multiply(found, numpy.power(numpy.maximum(u, 1e-30), numpy.divide(1.0, numpy.where(small, a, 1.0))))
     return cast(numpy.where(small, lowered, found), dtype)
 
 
-class _Words(SeedGenerator):
-    """A seed that has been drawn."""
-
-    def __init__(self, words: Any):
-        self.words = words
-
-    def next(self, ordered: bool = True) -> Any:
-        return self.words
-
-
 def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
     dtype = _float(dtype)
     words = convert_to_tensor(draw_seed(seed), "uint32")
-    other = numpy.add(words, convert_to_tensor([12, 31], "uint32"))
-    a = gamma(shape, cast(alpha, _wide(dtype)), _wide(dtype), _Words(words))
-    b = gamma(shape, cast(beta, _wide(dtype)), _wide(dtype), _Words(other))
+    a = gamma(shape, cast(alpha, _wide(dtype)), _wide(dtype), DrawnSeed(words))
+    b = gamma(shape, cast(beta, _wide(dtype)), _wide(dtype), drawn_seed(words, 1))
     return cast(numpy.divide(a, numpy.add(a, b)), dtype)
 
 
