@@ -1,5 +1,6 @@
 """The names that Keras takes from a backend."""
 
+# ruff: noqa: F401  Keras imports these names
 from keras.src.backend.common.name_scope import name_scope as name_scope
 
 from ngraph.keras import core, image, linalg, math, nn, numpy, operators, random

@@ -21,7 +21,7 @@ from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.positional import control, indexing
 from ngraph.frontends.positional.values import ConstantArray, Tensor
 from ngraph.keras.gradients import differentiated
-from ngraph.keras.tensors import BackendTensor, KerasTrace, OpenLength, Reading, apply, lifted, reading, size_of
+from ngraph.keras.tensors import BackendTensor, KerasTrace, OpenLength, Reading, apply, lifted, reading, size_of, taping
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops import elementwise as e
 from ngraph.ops.checkpoint import checkpoint
@@ -57,7 +57,8 @@ class Variable(KerasVariable):
             return
         if value is not None and value.t is not None:
             raise UnsupportedError(
-                f"the variable {self.path} gets a value of a computation that is being read", fix="create variables before: model.build(...)"
+                f"the variable {self.path} gets a value of a computation that is being read",
+                fix="create variables before: model.build(...)",
             )
         self._held, self._lent = value, True
 
@@ -102,7 +103,7 @@ def cast(x: Any, dtype: Any) -> Any:
 def _as_dtype(x: BackendTensor, dtype: str) -> BackendTensor:
     if x.dtype.name == dtype:
         return x
-    if x.t is None:
+    if x.t is None and not taping():
         with np.errstate(all="ignore"):
             return BackendTensor(x.array.astype(np.dtype(dtype)))
     return apply(casted, x, dtype=dtype)
@@ -375,16 +376,16 @@ def scan(
         start = [*[g.current(n) for n in names], *state.values(g)]
         return control.scan_rolled(g, start, values, control.with_state(g, names, counted, 0, 0), way)
 
-    found = control.as_op(g, attempt)
-    if found is None:
-        found = control.scan_unrolled(g, state.values(g), values, turn, way._replace(out_back=[reverse] * len(outs)))
-    carry = state.of(g, found[: len(state.leaves)])
-    rest = iter(found[len(state.leaves) :])
+    made = control.as_op(g, attempt)
+    if made is None:
+        made = control.scan_unrolled(g, state.values(g), values, turn, way._replace(out_back=[reverse] * len(outs)))
+    carry = state.of(g, made[: len(state.leaves)])
+    rest = iter(made[len(state.leaves) :])
     ys = [None if v is None else BackendTensor(t=g.tensor(next(rest)), g=g) for v in stacked[0].leaves]
     return carry, tree.pack_sequence_as(stacked[0].nest, ys)
 
 
-def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Returns f of each slice, stacked."""
     return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
 
@@ -431,6 +432,7 @@ def vectorized_map(function: Callable[..., Any], elements: Any) -> Any:
         found = [function(tree.map_structure(lambda x, k=k: x[k], elements)) for k in range(many)]
         return tree.map_structure(lambda *ys: numpy.stack([convert_to_tensor(y) for y in ys]), *found)
     g = traced(elements)
+    assert g is not None
     along = g.fresh(size_of(leaves[0].shape[0]))
     holes, wide = [], []
     for x in leaves:
@@ -439,10 +441,10 @@ def vectorized_map(function: Callable[..., Any], elements: Any) -> Any:
         op, hole = g.holes_of((), t.dtype, t.dims[1:]) if t.rank > 1 else g.holes_of((), t.dtype)
         holes.append(BackendTensor(t=hole, g=g))
         wide.append((op, t.op))
-    found = Nested(function(tree.pack_sequence_as(elements, holes)))
-    results = found.values(g)
+    form = Nested(function(tree.pack_sequence_as(elements, holes)))
+    results = form.values(g)
     made = with_axes([t.op for t in results], dict(wide))
-    return found.of(g, [g.made(op, [along, *t.dims]) for op, t in zip(made, results, strict=True)])
+    return form.of(g, [g.made(op, [along, *t.dims]) for op, t in zip(made, results, strict=True)])
 
 
 def stop_gradient(variable: Any) -> Any:
@@ -527,13 +529,16 @@ def _scattered(g: KerasTrace, t: Tensor, i: Tensor, u: Tensor, combine: str) -> 
     return indexing.scattered_slices(g, t, i, u, combine, "the tensor")
 
 
-def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
+def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
     """Returns a block of a shape (-1: up to the end), whose first element stands at start_indices."""
     from ngraph.keras import numpy
 
     inputs = convert_to_tensor(inputs)
     starts = _starts(start_indices)
-    sizes = [inputs.shape[k] - s if not isinstance(n, OpenLength) and int(n) == -1 else n for k, (s, n) in enumerate(zip(starts, shape, strict=True))]
+    sizes = [
+        inputs.shape[k] - s if not isinstance(n, OpenLength) and int(n) == -1 else n
+        for k, (s, n) in enumerate(zip(starts, shape, strict=True))
+    ]
     for k, (s, n) in enumerate(zip(starts, sizes, strict=True)):
         if isinstance(s, BackendTensor):
             s = numpy.clip(s, 0, inputs.shape[k] - n)

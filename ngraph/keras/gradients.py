@@ -36,7 +36,7 @@ def value_and_grad(function: Callable[..., Any], argnums: Any = 0, has_aux: bool
 
     def found(*args: Any, **kwargs: Any) -> Any:
         nests = [args[k] for k in places]
-        leaves = [x for x in tree.flatten(nests)]
+        leaves = list(tree.flatten(nests))
         g = reading()
         value, grads = (_at_once if g is None else _in_trace)(function, args, kwargs, leaves, places, has_aux)
         made = tree.pack_sequence_as(nests, grads)
@@ -106,7 +106,7 @@ def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequen
     def both(primals: Any, tangents: Any) -> Any:
         g = reading()
         assert g is not None
-        given = [x for x in primals]
+        given = list(primals)
         value = function(*given)
         value, aux = value if has_aux else (value, None)
         leaves = tree.flatten(value)
@@ -147,8 +147,14 @@ def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], place
         for k, dx in zip(moving, _slopes(r, moving, adjoints), strict=True):
             i = id(r.inputs[k])
             adjoints[i] = apply(_added, adjoints[i], dx) if i in adjoints else dx
-    grads = [None if not _is_float(x) else adjoints.get(id(x)) or BackendTensor(np.zeros(x.shape, x.dtype)) for x in inputs]
+    grads = [None if not _is_float(x) else _adjoint(adjoints, x) for x in inputs]
     return value, grads
+
+
+def _adjoint(adjoints: dict[int, BackendTensor], x: BackendTensor) -> BackendTensor:
+    """Returns the derivative by a tensor; zeros where nothing depends on it."""
+    found = adjoints.get(id(x))
+    return BackendTensor(np.zeros(x.shape, x.dtype)) if found is None else found
 
 
 def _dependents(tape: Sequence[TapeRecord], wanted: set[int]) -> set[int]:
@@ -172,7 +178,7 @@ def _slopes(r: TapeRecord, moving: Sequence[int], adjoints: dict[int, BackendTen
     if not have:
         return [BackendTensor(np.zeros(r.inputs[k].shape, r.inputs[k].dtype)) for k in moving]
     if "gradient" in r.static:
-        ups = [adjoints.get(id(y)) or BackendTensor(np.zeros(y.shape, y.dtype)) for y in r.outputs]
+        ups = [_adjoint(adjoints, y) for y in r.outputs]
         slopes = r.static["gradient"](*ups)
         return [slopes[k] for k in moving]
     if r.function not in _backward:

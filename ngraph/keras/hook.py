@@ -84,7 +84,7 @@ def install() -> None:
         return
     os.environ["KERAS_BACKEND"] = "ngraph"
     if not any(f is BranchFinder for f in sys.meta_path):
-        sys.meta_path.insert(0, BranchFinder)  # type: ignore[arg-type]  # a class with find_spec is a finder
+        sys.meta_path.insert(0, BranchFinder)
     import keras
 
     if keras.__version__ not in TESTED:

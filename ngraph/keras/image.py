@@ -46,9 +46,7 @@ def rgb_to_grayscale(images: Any, data_format: Any = None) -> Any:
     images = _ranked(images)
     axis = _channels(data_format)
     if images.shape[axis] not in (1, 3):
-        raise ValueError(
-            f"Invalid channel size: expected 3 (RGB) or 1 (Grayscale). Received input with shape: images.shape={images.shape}"
-        )
+        raise ValueError(f"Invalid channel size: expected 3 (RGB) or 1 (Grayscale). Received input with shape: images.shape={images.shape}")
     if images.shape[axis] == 1:
         return images
     r, g, b = numpy.split(in_float(images), 3, axis)
@@ -241,7 +239,8 @@ def _sampled(x: Any, coordinates: Sequence[Any], order: int, mode: str, value: A
             nodes.append([(i, 1.0 - part), (i + 1, part)])
     total = None
     for corner in itertools.product(*nodes):
-        inside, weight, flat = None, None, before
+        inside: Any = None
+        weight, flat = None, before
         for (i, w), n in zip(corner, sizes[many - len(coordinates) :], strict=True):
             here = numpy.logical_and(numpy.greater_equal(i, 0), numpy.less(i, n))
             inside = here if inside is None else numpy.logical_and(inside, here)
@@ -345,13 +344,10 @@ def perspective_transform(
     start, end = convert_to_tensor(start_points), convert_to_tensor(end_points)
     for name, p in (("start_points", start), ("end_points", end)):
         if tuple(p.shape[-2:]) != (4, 2) or p.ndim not in (2, 3):
-            raise ValueError(
-                f"Invalid {name} shape: expected (4,2) for a single image or (N,4,2) for a batch. Received shape: {p.shape}"
-            )
+            raise ValueError(f"Invalid {name} shape: expected (4,2) for a single image or (N,4,2) for a batch. Received shape: {p.shape}")
     if start.shape != end.shape:
         raise ValueError(
-            "start_points and end_points must have the same shape. "
-            f"Received start_points.shape={start.shape}, end_points.shape={end.shape}"
+            f"start_points and end_points must have the same shape. Received start_points.shape={start.shape}, end_points.shape={end.shape}"
         )
     start, end = (numpy.expand_dims(p, 0) if p.ndim == 2 else p for p in (start, end))
 
@@ -362,9 +358,7 @@ def perspective_transform(
         j = numpy.reshape(numpy.arange(x.shape[2], dtype="float32"), (1, 1, -1))
         below = a[6] * j + a[7] * i + 1.0
         shape = (x.shape[0], x.shape[1], x.shape[2])
-        columns, rows = (
-            numpy.broadcast_to(v, shape) for v in ((a[0] * j + a[1] * i + a[2]) / below, (a[3] * j + a[4] * i + a[5]) / below)
-        )
+        columns, rows = (numpy.broadcast_to(v, shape) for v in ((a[0] * j + a[1] * i + a[2]) / below, (a[3] * j + a[4] * i + a[5]) / below))
         return _at(x, rows, columns, interpolation, "constant", fill_value)
 
     return _batched(images, data_format, function)

@@ -34,7 +34,7 @@ def factored(g: KerasTrace, t: Tensor, name: str) -> tuple[Tensor, ...]:
     k = g.fresh(min(g.number(i.size), g.number(j.size)))
     made = []
     for op, letters in FACTORS[name](t.op, i, j, k):
-        batch = [d for d in t.dims[:-2]]
+        batch = list(t.dims[:-2])
         if letters == "..":
             own = [a for a in op.axes if a not in batch]
             dims = [a for a in own if a == j] + [a for a in own if a == i] if {*own} == {i, j} else own
@@ -205,7 +205,7 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
 # ---- norms --------------------------------------------------------------------------------------------------------------
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Returns norms of vectors along one dim, or of matrices along two, as NumPy has them."""
     x = in_float(x)
     if axis is None:
@@ -268,5 +268,3 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     from ngraph.keras.gradients import along
 
     return along(fun, primals, tangents, has_aux)
-
-

@@ -24,7 +24,7 @@ rsqrt, erf, erfc, erfinv = (_FUNCTIONS[name] for name in "rsqrt erf erfc erfinv"
 def _segments(kind: str | None, empty: str) -> Any:
     """Returns a reduction over the rows of each segment. empty: what a segment without rows gives."""
 
-    def function(data: Any, segment_ids: Any, num_segments: Any = None, sorted: bool = False) -> Any:  # noqa: A002
+    def function(data: Any, segment_ids: Any, num_segments: Any = None, sorted: bool = False) -> Any:
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids, "int32")
         if num_segments is None:
             num_segments = int(numpy.max(ids)) + 1
@@ -42,7 +42,7 @@ segment_sum, segment_prod = _segments("add", "zero"), _segments("mul", "one")
 segment_max, segment_min = _segments("max", "low"), _segments("min", "high")
 
 
-def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
+def top_k(x: Any, k: int, sorted: bool = True) -> Any:
     return apply(top, convert_to_tensor(x), k=int(k))
 
 
@@ -135,7 +135,7 @@ def irfft(x: Any, fft_length: Any = None) -> Any:
     n = 2 * (int(re.shape[-1]) - 1) if fft_length is None else int(fft_length)
     many = n // 2 + 1
     re, im = _fitted(re, many), _fitted(im, many)
-    back = [k for k in range((n - 1) // 2, 0, -1)]  # the conjugates of the other half
+    back = list(range((n - 1) // 2, 0, -1))  # the conjugates of the other half
     whole = numpy.concatenate([re, numpy.take(re, np.array(back, np.int32), axis=-1)], -1) if back else re
     other = numpy.concatenate([im, numpy.negative(numpy.take(im, np.array(back, np.int32), axis=-1))], -1) if back else im
     at = np.zeros(many, bool)
@@ -218,5 +218,3 @@ def istft(
     if length is not None and int(found.shape[-1]) < length:
         found = _fitted(found, length)
     return found
-
-

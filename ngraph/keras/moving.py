@@ -141,14 +141,16 @@ def tile(x: Any, repeats: Any) -> Any:
 
 def sliced(g: KerasTrace, t: Tensor, key: tuple[Any, ...]) -> Tensor:
     """The tensor at slices, numbers and new dims, one for each dim of it from the first on."""
-    dim, gone, new = 0, [], []
+    dim = 0
+    gone: list[int] = []
+    new: list[tuple[int, int]] = []
     for item in key:
         if item is None:
             new.append((dim, len(gone)))
             continue
         size = t.shape[dim]
         if isinstance(item, tuple):
-            first, last, step = (None if v is None else size_of(v) for v in item)
+            first, last, step = bounds_of(item)
             step = 1 if step is None else step
             first = (0 if step > 0 else shapes.TO_THE_END) if first is None else first
             last = (shapes.TO_THE_END if step > 0 else -shapes.TO_THE_END) if last is None else last
@@ -170,6 +172,10 @@ def sliced(g: KerasTrace, t: Tensor, key: tuple[Any, ...]) -> Tensor:
     for k, before in reversed(new):
         dims.insert(k - before, None)
     return Tensor(t.op, dims)
+
+
+def bounds_of(item: tuple[Any, ...]) -> Any:
+    return [None if v is None else size_of(v) for v in item]
 
 
 def _is_array(item: Any) -> bool:
@@ -199,7 +205,9 @@ def getitem(x: Any, key: Any) -> Any:
         places.append(len([i for i in items[:k] if i is None or isinstance(i, slice) or _is_array(i)]))
     indices = [convert_to_tensor(items[k]) for k in arrays]
     if builtins.any(i.dtype == bool for i in indices):
-        raise UnsupportedError("how many elements a mask takes is known only with its value", fix="use keras.ops.where, or run_eagerly=True")
+        raise UnsupportedError(
+            "how many elements a mask takes is known only with its value", fix="use keras.ops.where, or run_eagerly=True"
+        )
     indices = list(broadcast_all([convert_to_tensor(i, "int32") for i in indices]))
     if len(places) == 1:
         return take(y, indices[0], axis=places[0])
@@ -408,13 +416,13 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         raise ValueError(f"Argument `constant_values` can only be provided when `mode == 'constant'`. Received: mode={mode}")
     if isinstance(pad_width, (BackendTensor, np.ndarray)):
         pad_width = np.asarray(pad_width).tolist()
-    pairs = [pad_width] * x.ndim if isinstance(pad_width, int) else list(pad_width)
+    pairs: Any = [pad_width] * x.ndim if isinstance(pad_width, int) else list(pad_width)
     pairs = [tuple(p) if isinstance(p, (list, tuple, np.ndarray)) else (p, p) for p in pairs]
     pairs = pairs * x.ndim if len(pairs) == 1 else pairs
-    widths = tuple([tuple([n if isinstance(n, OpenLength) else int(n) for n in p]) for p in pairs])
+    widths: Any = tuple([tuple([n if isinstance(n, OpenLength) else int(n) for n in p]) for p in pairs])
     if known(x) and not builtins.any(has_open(p) for p in widths):
-        more = {} if mode != "constant" else {"constant_values": np.asarray(constant_values or 0, x.dtype)}
-        return BackendTensor(np.pad(x.array, widths, mode=mode, **more))
+        more: Any = {} if mode != "constant" else {"constant_values": np.asarray(constant_values or 0, x.dtype)}
+        return BackendTensor(np.pad(x.array, widths, mode=mode, **more))  # type: ignore[call-overload]  # the mode is a name
     if mode not in PADDED and mode != "wrap":
         raise UnsupportedError(f"padding {mode!r} of a tensor that is being computed", fix=f"take one of {', '.join(PADDED)}")
     number = 0 if constant_values is None else convert_to_tensor(constant_values).item()
@@ -532,5 +540,3 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
         return nonzero(condition)
     a, b = met(x1, x2)
     return apply(chosen, condition, a, b)
-
-

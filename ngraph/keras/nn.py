@@ -11,20 +11,21 @@ from keras.src import backend
 from keras.src.backend.common.backend_utils import compute_conv_transpose_padding_args_for_jax
 from keras.src.backend.common.dtypes import result_type
 
-from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import elementwise as positional
 from ngraph.frontends.positional import reductions, windows
 from ngraph.frontends.positional.shapes import padded, permuted
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.ctc import ctc_decode as ctc_decode
+from ngraph.keras.ctc import ctc_loss as ctc_loss
 from ngraph.keras.elementwise import in_float
-from ngraph.keras.numpy import add, divide, expand_dims, less, multiply, subtract, where
+from ngraph.keras.numpy import add, divide, expand_dims, multiply, subtract, where
 from ngraph.keras.reductions import axes_of
-from ngraph.keras.tensors import BackendTensor, KerasTrace, apply, size_of
+from ngraph.keras.tensors import KerasTrace, apply, size_of
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations, functions
+from ngraph.ops import activations
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import iota
 
@@ -221,9 +222,7 @@ def convolved(g: KerasTrace, t: Tensor, w: Tensor, strides: Any, auto: str, dila
     return last_channels(made, last)
 
 
-def conv(
-    inputs: Any, kernel: Any, strides: Any = 1, padding: str = "valid", data_format: Any = None, dilation_rate: Any = 1
-) -> Any:
+def conv(inputs: Any, kernel: Any, strides: Any = 1, padding: str = "valid", data_format: Any = None, dilation_rate: Any = 1) -> Any:
     x, w = numpy.met(inputs, kernel)
     last = backend.standardize_data_format(data_format) == "channels_last"
     channels, of_kernel = int(x.shape[-1 if last else 1]), int(w.shape[-2])
@@ -324,7 +323,7 @@ def _pair(given: Any) -> tuple[int, int]:
     return (given, given) if isinstance(given, int) else tuple(given)
 
 
-def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:  # noqa: A002
+def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Returns the windows of [n, c, h, w] as columns [n, c * window, windows]."""
     x = convert_to_tensor(input)
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = map(_pair, (kernel_size, dilation, padding, stride))
@@ -403,8 +402,7 @@ def _log_shares(output: Any, from_logits: bool, axis: int) -> Any:
 def _same_shapes(target: Any, output: Any, least: int = 0) -> None:
     if len(target.shape) != len(output.shape) or any(a != b for a, b in zip(target.shape, output.shape, strict=True)):
         raise ValueError(
-            "Arguments `target` and `output` must have the same shape. "
-            f"Received: target.shape={target.shape}, output.shape={output.shape}"
+            f"Arguments `target` and `output` must have the same shape. Received: target.shape={target.shape}, output.shape={output.shape}"
         )
     if len(target.shape) < least:
         raise ValueError(
@@ -465,9 +463,7 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     return mean, variance
 
 
-def batch_normalization(
-    x: Any, mean: Any, variance: Any, axis: int, offset: Any = None, scale: Any = None, epsilon: float = 1e-3
-) -> Any:
+def batch_normalization(x: Any, mean: Any, variance: Any, axis: int, offset: Any = None, scale: Any = None, epsilon: float = 1e-3) -> Any:
     x = convert_to_tensor(x)
     shape: list[Any] = [1] * x.ndim
     shape[axis] = convert_to_tensor(mean).shape[0]
@@ -504,8 +500,6 @@ def dot_product_attention(
     attn_logits_soft_cap: Any = None,
 ) -> Any:
     """Returns for each query [batch, time, heads, width] the values' mean by the softmax of its products with the keys."""
-    if flash_attention:
-        raise UnsupportedError("flash_attention is not chosen by name with the ngraph backend", fix="leave it out: attention is fused anyway")
     query, key, value = (convert_to_tensor(v) for v in (query, key, value))
     if query.ndim != 4 or key.ndim != 4 or value.ndim != 4:
         raise ValueError(
@@ -535,5 +529,3 @@ def dot_product_attention(
         scores = where(allowed, scores, cast(-0.7 * float(np.finfo(np.float32).max), scores.dtype))
     weights = cast(softmax(scores), dtype)
     return numpy.einsum("BNTS,BSNH->BTNH", weights, value)
-
-

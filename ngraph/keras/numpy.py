@@ -5,16 +5,16 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras.src.backend import config
 from keras.src.backend.common import standardize_dtype
-from keras.src.backend.common.backend_utils import canonicalize_axis, vectorize_impl
+from keras.src.backend.common.backend_utils import vectorize_impl
 from keras.src.backend.common.dtypes import result_type
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.positional import products, shapes
+from ngraph.frontends.positional import products
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import moving as _moving
@@ -22,15 +22,13 @@ from ngraph.keras import reductions as _reductions
 from ngraph.keras.core import convert_to_tensor
 from ngraph.keras.elementwise import dtype_of, float_of, in_float, met, one, table
 from ngraph.keras.moving import *  # noqa: F403
-from ngraph.keras.moving import broadcast_all, concatenate, has_open, ravel, reshape, shape_of, stack, take, transpose, where
+from ngraph.keras.moving import broadcast_all, has_open, ravel, reshape, shape_of, stack, transpose, where
 from ngraph.keras.reductions import *  # noqa: F403
 from ngraph.keras.reductions import any as any_of
-from ngraph.keras.reductions import argsort, axes_of, cumsum, flip, mean, sort
-from ngraph.keras.reductions import max as max_of
-from ngraph.keras.reductions import min as min_of
+from ngraph.keras.reductions import argsort, axes_of, flip, mean
 from ngraph.keras.reductions import sum as sum_of
 from ngraph.keras.tensors import RUN_EAGERLY, VALUE_NEEDED, BackendTensor, KerasTrace, OpenLength, apply, size_of
-from ngraph.op_graph.dtypes import accumulator, as_dtype
+from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops import elementwise as e
 from ngraph.ops.activations import clip_record
 from ngraph.ops.functions import nan_to_num as without_nan
@@ -39,7 +37,30 @@ from ngraph.ops.statistics import searchsorted as search
 
 _FUNCTIONS = table()
 globals().update(_FUNCTIONS)
-(add, subtract, multiply, divide, equal, less, less_equal, greater_equal, absolute, floor, exp, cos, sin, power, logical_and, isnan, isinf) = (
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+(
+    add,
+    subtract,
+    multiply,
+    divide,
+    equal,
+    less,
+    less_equal,
+    greater_equal,
+    absolute,
+    floor,
+    exp,
+    cos,
+    sin,
+    power,
+    logical_and,
+    isnan,
+    isinf,
+) = (
     _FUNCTIONS[name]
     for name in (
         "add subtract multiply divide equal less less_equal greater_equal absolute floor exp cos sin power logical_and isnan isinf"
@@ -63,7 +84,7 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     return apply(clipped, *[convert_to_tensor(v, dtype) for v in (x, x_min, x_max)])
 
 
-def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
+def round(x: Any, decimals: int = 0) -> Any:
     x = convert_to_tensor(x)
     if not np.issubdtype(x.dtype, np.floating) and x.dtype.name != "bfloat16":
         if decimals >= 0:
@@ -163,7 +184,7 @@ def filled(g: KerasTrace, t: Tensor, shape: tuple[Any, ...]) -> Tensor:
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     value = convert_to_tensor(fill_value, dtype or (config.floatx() if isinstance(fill_value, float) else None))
     shape = shape_of(shape)
-    if value.t is None and not has_open(shape):
+    if _moving.known(value) and not has_open(shape):
         return BackendTensor(np.array(np.broadcast_to(value.array, shape)))
     return apply(filled, value, shape=shape)
 
@@ -235,9 +256,7 @@ def tri_of(N: Any, M: Any, k: Any, dtype: Any, holds: Callable[[Any, Any], Any])
     return convert_to_tensor(found, dtype or config.floatx())
 
 
-def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
-) -> Any:
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0) -> Any:
     if dtype is None:
         dtype = float_of(*[dtype_of(v) for v in (start, stop)])
     inner = standardize_dtype(dtype)
@@ -276,9 +295,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> Any:
     sizes = [None] * len(xs)
     for v, k in zip(xs, order, strict=True):
         sizes[k] = v.shape[0]
-    return [
-        _moving.broadcast_to(reshape(v, [-1 if j == k else 1 for j in range(len(xs))]), sizes) for v, k in zip(xs, order, strict=True)
-    ]
+    return [_moving.broadcast_to(reshape(v, [-1 if j == k else 1 for j in range(len(xs))]), sizes) for v, k in zip(xs, order, strict=True)]
 
 
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
@@ -324,7 +341,7 @@ def kaiser(x: Any, beta: Any) -> Any:
 
 def product(g: KerasTrace, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.kind == "bool":
-        found = products.matmul(g, *[Tensor(e.cast(t.op, "int32"), t.dims) for t in (a, b)])
+        found = products.matmul(g, Tensor(e.cast(a.op, "int32"), a.dims), Tensor(e.cast(b.op, "int32"), b.dims))
         return Tensor(e.not_equal(found.op, 0), found.dims)
     return products.matmul(g, a, b)
 
@@ -413,9 +430,7 @@ def cross(x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, a
         return x[..., k] if int(x.shape[-1]) > k else zeros_like(x[..., 0])
 
     p, q = [part(a, k) for k in range(3)], [part(b, k) for k in range(3)]
-    found = [
-        subtract(multiply(p[i], q[j]), multiply(p[j], q[i])) for i, j in ((1, 2), (2, 0), (0, 1))
-    ]
+    found = [subtract(multiply(p[i], q[j]), multiply(p[j], q[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
     if int(a.shape[-1]) == 2 and int(b.shape[-1]) == 2:
         return found[2]
     return _moving.moveaxis(stack(found, -1), -1, axisc)
@@ -502,7 +517,9 @@ def found_in(g: KerasTrace, t: Tensor, v: Tensor, side: str) -> Tensor:
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
     a, b = met(sorted_sequence, values)
     if a.ndim != 1:
-        raise ValueError(f"`searchsorted` only supports 1-D sorted sequences. You can use `keras.ops.vectorized_map` to extend it. {a.shape}")
+        raise ValueError(
+            f"`searchsorted` only supports 1-D sorted sequences. You can use `keras.ops.vectorized_map` to extend it. {a.shape}"
+        )
     return apply(found_in, a, b, side=side)
 
 
@@ -579,7 +596,7 @@ def nonzero(x: Any) -> Any:
 
 def unique(
     x: Any,
-    sorted: bool = True,  # noqa: A002
+    sorted: bool = True,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -599,18 +616,26 @@ def unique(
             fill = values.take([0], k) if fill_value is None else np.full_like(values.take([0], k), fill_value)
             values = values.take(range(builtins.min(size, many)), k)
             made[0] = np.concatenate([values, *[fill] * (size - many)], k) if size > many else values
-            first, counts = (np.concatenate([v, np.full(builtins.max(size - many, 0), n, v.dtype)])[:size] for v, n in ((made[1], made[1][0]), (made[3], 0)))
+            first, counts = (
+                np.concatenate([v, np.full(builtins.max(size - many, 0), n, v.dtype)])[:size]
+                for v, n in ((made[1], made[1][0]), (made[3], 0))
+            )
             made[1], made[3] = first, counts
-        wanted = [made[0], *[v.astype(np.int32) for v, on in zip(made[1:], (return_index, return_inverse, return_counts), strict=True) if on]]
+        wanted = [
+            made[0],
+            *[v.astype(np.int32) for v, on in zip(made[1:], (return_index, return_inverse, return_counts), strict=True) if on],
+        ]
         return tuple(wanted) if len(wanted) > 1 else wanted[0]
 
     return by_numpy("unique", function, x)
 
 
-def histogram(x: Any, bins: Any = 10, range: Any = None) -> Any:  # noqa: A002
+def histogram(x: Any, bins: Any = 10, range: Any = None) -> Any:
     x = convert_to_tensor(x)
     x = in_float(x)
-    count, edges = by_numpy("histogram", lambda a: np.histogram(a, bins=np.asarray(bins)[()] if not isinstance(bins, int) else bins, range=range), x)
+    count, edges = by_numpy(
+        "histogram", lambda a: np.histogram(a, bins=np.asarray(bins)[()] if not isinstance(bins, int) else bins, range=range), x
+    )
     return convert_to_tensor(count, "int32"), convert_to_tensor(edges, x.dtype)
 
 
@@ -638,5 +663,3 @@ def slogdet(x: Any) -> Any:
     from ngraph.keras.linalg import slogdet as found
 
     return found(x)
-
-

@@ -37,9 +37,9 @@ def install() -> None:
         if pair in BOTH.split():
             named[f"__r{short or name}__"] = _operator(function, True)
     named.update(
-        __neg__=lambda x: numpy.negative(x),  # type: ignore[attr-defined]
+        __neg__=lambda x: numpy.negative(x),
         __abs__=lambda x: numpy.absolute(x),
-        __invert__=lambda x: numpy.bitwise_not(x),  # type: ignore[attr-defined]
+        __invert__=lambda x: numpy.bitwise_not(x),
         __getitem__=moving.getitem,
         __round__=lambda x, n=0: numpy.round(x, n or 0),
         astype=lambda x, dtype: cast(x, dtype),

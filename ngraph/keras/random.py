@@ -190,5 +190,3 @@ def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, see
     k = numpy.reshape(numpy.arange(most, dtype="float32"), (most, *[1] * len(shape_of(shape))))
     hit = numpy.logical_and(numpy.less(u, p), numpy.less(k, counts))
     return cast(numpy.sum(cast(hit, "float32"), 0), dtype)
-
-

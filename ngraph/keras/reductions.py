@@ -73,7 +73,7 @@ def _sum_dtype(dtype: Any) -> str:
     return "uint32" if dtype in ("uint8", "uint16") else dtype
 
 
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = convert_to_tensor(x)
     return over("sum", convert_to_tensor(x, _sum_dtype(x.dtype)), axis, keepdims)
 
@@ -94,7 +94,7 @@ def _end(name: str) -> Callable[..., Any]:
             low = np.broadcast_to(np.asarray(initial, x.dtype), [1 if k in axes_of(x, axis) else n for k, n in enumerate(x.shape)])
             found = convert_to_tensor(np.array(low))
             return found if keepdims else apply(squeezed, found, axes=axes_of(x, axis))
-        if any(isinstance(x.shape[k], int) and x.shape[k] == 0 for k in axes_of(x, axis)):
+        if 0 in [n for k, n in enumerate(x.shape) if k in axes_of(x, axis) and isinstance(n, int)]:
             raise ValueError("zero-size array to reduction operation which has no identity")
         found = over(name, x, axis, keepdims)
         if initial is not None:
@@ -112,16 +112,16 @@ def squeezed(g: KerasTrace, t: Tensor, axes: tuple[int, ...]) -> Tensor:
     return Tensor(t.op, [d for k, d in enumerate(t.dims) if k not in axes])
 
 
-max = _end("max")  # noqa: A001
-min = _end("min")  # noqa: A001
+max = _end("max")
+min = _end("min")
 amax, amin = max, min
 
 
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return over("min", convert_to_tensor(x, "bool"), axis, keepdims)
 
 
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return over("max", convert_to_tensor(x, "bool"), axis, keepdims)
 
 
@@ -398,7 +398,7 @@ def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdi
     many = sum(convert_to_tensor(_FUNCTIONS["logical_not"](missing), "int32"), -1, True)
     last = _FUNCTIONS["subtract"](many, 1)
     points = convert_to_tensor(numpy.reshape(q, [-1]), x.dtype)
-    at = numpy.multiply(points, convert_to_tensor(numpy.maximum(last, 0), x.dtype))
+    at = numpy.multiply(points, convert_to_tensor(_FUNCTIONS["maximum"](last, 0), x.dtype))
     low, high = (convert_to_tensor(f(at), "int32") for f in (numpy.floor, numpy.ceil))
     if method == "nearest":
         low = high = convert_to_tensor(numpy.round(at), "int32")
@@ -423,4 +423,3 @@ def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keep
     q = convert_to_tensor(q)
     q = convert_to_tensor(q, float_of(q.dtype, convert_to_tensor(x).dtype))
     return nanquantile(x, _FUNCTIONS["divide"](q, 100.0), axis, method, keepdims)
-

@@ -181,5 +181,3 @@ bidirectional_gru = bidirectional_lstm
 
 def cudnn_ok(*args: Any, **kwargs: Any) -> bool:
     return False
-
-

@@ -64,7 +64,8 @@ class CompiledStep:
             found = function(*_rebuilt(args, lambda: BackendTensor(t=next(given)[1], g=g)))
         self.nest = found
         leaves = tree.flatten(found)
-        ops, self.results = [], []
+        ops: list[Any] = []
+        self.results: list[Any] = []
         for x in leaves:
             if isinstance(x, BackendTensor) and x.t is not None:
                 self.results.append(len(ops))
@@ -76,7 +77,7 @@ class CompiledStep:
         names = [n for n, op in g.variables.items() if op in used or n in changes]
         self.variables = [(g.held[n], n in changes) for n in names]
         self.guards = g.guards
-        self.lengths = [name for name in g.run.lengths]
+        self.lengths = list(g.run.lengths)
         self.computation = transformer(on).computation(
             ops,
             *[op for op, _ in holes],
@@ -103,7 +104,8 @@ def _rebuilt(x: Any, tensor: Callable[[], Any]) -> Any:
         parts = [_rebuilt(v, tensor) for v in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     if isinstance(x, Mapping):
-        return type(x)((k, _rebuilt(v, tensor)) for k, v in x.items())
+        made: Any = type(x)
+        return made((k, _rebuilt(v, tensor)) for k, v in x.items())
     return tensor() if isinstance(x, (BackendTensor, KerasVariable)) or (hasattr(x, "shape") and hasattr(x, "dtype")) else x
 
 

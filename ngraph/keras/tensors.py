@@ -1,14 +1,14 @@
 """Tensors of the Keras backend: arrays that are known, and values of a computation that is being read.
 
 A backend function is written once, over the tensors of `frontends.positional`. `apply` either adds its ops to the computation that is being
-read (a train step, the shape of a layer's result), or makes a computation of them alone, runs it by NumPy calls and keeps it for later calls.
+read (a train step, the shape of a layer's result), or makes a computation of them alone, runs it by NumPy calls and keeps it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -317,6 +317,12 @@ class BackendTensor:
         view = a.view()
         view.flags.writeable = False
         return view
+
+    if TYPE_CHECKING:  # given by `operators`
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __getitem__(self, key: Any) -> Any: ...
 
     def numpy(self) -> Any:
         """Returns a copy as a NumPy array."""

@@ -209,9 +209,7 @@ class Trainer(base_trainer.Trainer):
                     break
             epoch_logs = dict(self._get_metrics_result_or_logs(logs))
             if validation_data is not None and self._should_eval(epoch, validation_freq):
-                epoch_logs.update(
-                    self._validated(validation_data, validation_batch_size or batch_size, validation_steps, callbacks)
-                )
+                epoch_logs.update(self._validated(validation_data, validation_batch_size or batch_size, validation_steps, callbacks))
             callbacks.on_epoch_end(epoch, epoch_logs)
             training_logs = epoch_logs
             if self.stop_training:
@@ -339,9 +337,7 @@ class Trainer(base_trainer.Trainer):
         logs = pythonify_logs(logs)
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
-    def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
-    ) -> Any:
+    def train_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False) -> Any:
         """Returns the logs of one step of training."""
         self._assert_compile_called("train_on_batch")
         data = _arrays((x, y, self._weighted(y, sample_weight, class_weight)))

@@ -1,4 +1,4 @@
-"""Keras's own tests, which come in its wheel, on ngraph and on another backend: `python tests/keras/theirs.py run ngraph out.json ops layers`.
+"""Keras's own tests, which come in its wheel, on ngraph and on another backend.
 
 `run BACKEND OUT PART...` runs the test modules below these folders of keras/src, one process for each, and writes each case's outcome.
 `compare NGRAPH OTHER` prints, of what passes on the other backend, the share that passes on ngraph, by folder, and the cases that do not.
@@ -47,7 +47,9 @@ def one(backend: str, path: str, out: str) -> None:
     import pytest
 
     kept = Outcomes()
-    pytest.main(["-q", "-x" if os.environ.get("FIRST") else "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", path], plugins=[kept])
+    pytest.main(
+        ["-q", "-x" if os.environ.get("FIRST") else "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", path], plugins=[kept]
+    )
     Path(out).write_text(json.dumps({"found": kept.found, "why": kept.why}))
 
 
