@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx open fuzz hunt planted same docs html bench neighbours sensitivity map clean
+.PHONY: help run tour test check goldens onnx open fuzz hunt planted keras-tests same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivativ
 planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of them the hunt finds; WHICH=names or kinds
 	NGRAPH_CACHE=off .venv-test/bin/python -m hunt.planted --seconds $(SECONDS) --jobs $(JOBS) $(WHICH)
 
+keras-tests: .venv-keras/installed  ## Keras's own tests on ngraph and on JAX, and what differs; PARTS=folders of keras/src
+	.venv-keras/bin/python tests/keras/theirs.py run ngraph out/keras-ngraph.json $(PARTS)
+	.venv-keras/bin/python tests/keras/theirs.py run jax out/keras-jax.json $(PARTS)
+	.venv-keras/bin/python tests/keras/theirs.py compare out/keras-ngraph.json out/keras-jax.json
+
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }
 	@rm -rf out/same && mkdir -p out/same/source && git archive $(REV) ngraph | tar -x -C out/same/source
@@ -90,6 +95,11 @@ clean:  ## remove the virtual environments and what the targets made
 	$(NEW) .venv-test
 	.venv-test/bin/python $(INSTALL) -e '.[test,viz,docs]'
 	@touch $@
+
+.venv-keras/installed: pyproject.toml
+	$(NEW) .venv-keras
+	.venv-keras/bin/python $(INSTALL) -e '.[keras]' keras==3.15.1 'jax[cpu]==0.10.2' scipy pytest
+	@mkdir -p out && touch $@
 
 .venv-dev/installed: pyproject.toml
 	$(NEW) .venv-dev

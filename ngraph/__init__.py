@@ -36,6 +36,7 @@ The rooms, in the order in which they process a graph; a room imports only rooms
     frontends.neon   layers, costs, optimizers, data
     frontends.onnx, frontends.tensorflow, frontends.torch  readers of these formats, each upon frontends.positional
     frontends        what importers of 2016 to 2019 shared
+    keras            the backend `ngraph` of Keras 3
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import

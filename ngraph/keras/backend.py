@@ -9,7 +9,6 @@ from ngraph.keras.core import (
     SUPPORTS_COMPLEX_DTYPES,
     SUPPORTS_RAGGED_TENSORS,
     SUPPORTS_SPARSE_TENSORS,
-    Variable,
     cast,
     compute_output_spec,
     cond,
@@ -23,6 +22,7 @@ from ngraph.keras.core import (
     stop_gradient,
     vectorized_map,
 )
+from ngraph.keras.core import TracedVariable as Variable
 from ngraph.keras.rnn import bidirectional_gru, bidirectional_lstm, cudnn_ok, gru, lstm, rnn
 
 __all__ = [name for name in dir() if not name.startswith("_")]

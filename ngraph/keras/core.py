@@ -21,10 +21,13 @@ from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.positional import control, indexing
 from ngraph.frontends.positional.values import ConstantArray, Tensor
 from ngraph.keras.gradients import differentiated
-from ngraph.keras.tensors import BackendTensor, KerasTrace, OpenLength, Reading, apply, lifted, reading, size_of, taping
+from ngraph.keras.tensors import BackendTensor, KerasTrace, OpenLength, TraceScope, apply, lifted, reading, size_of, taping
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops import elementwise as e
 from ngraph.ops.checkpoint import checkpoint
+from ngraph.parts.deferred import deferred
+
+numpy = deferred("ngraph.keras.numpy")  # which is made of this module
 
 SUPPORTS_SPARSE_TENSORS = False
 SUPPORTS_RAGGED_TENSORS = False
@@ -34,7 +37,7 @@ IS_THREAD_SAFE = True
 SPEC_LENGTHS = (83, 89)  # what open lengths are for a shape: dims of a result that differ between the two are open
 
 
-class Variable(KerasVariable):
+class TracedVariable(KerasVariable):
     """A variable: an array of its own, which compiled steps write in place, or its value in the computation that is being read."""
 
     @property
@@ -148,8 +151,6 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
 
 
 def _of_nest(x: Sequence[Any], dtype: str | None) -> BackendTensor:
-    from ngraph.keras import numpy
-
     parts = [convert_to_tensor(v) for v in x]
     dtype = dtype or result_type(*[p.dtype for p in parts])
     return numpy.stack([_as_dtype(p, dtype) for p in parts])
@@ -194,7 +195,7 @@ def _spec(function: Callable[..., Any], args: Any, kwargs: Any, size: int) -> An
             return BackendTensor(t=t, g=g)
         return x
 
-    with Reading(g), StatelessScope(), SymbolicScope():
+    with TraceScope(g), StatelessScope(), SymbolicScope():
         args, kwargs = tree.map_structure(given, (args, kwargs))
         found = function(*args, **kwargs)
         return tree.map_structure(lambda x: KerasTensor(x.shape, standardize_dtype(x.dtype)) if isinstance(x, BackendTensor) else x, found)
@@ -270,8 +271,6 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Returns what the branch of this number gives; a number outside is taken as the nearest."""
-    from ngraph.keras import numpy
-
     index = numpy.clip(convert_to_tensor(index), 0, len(branches) - 1)
     if index.t is None:
         return branches[int(index)](*operands)
@@ -329,8 +328,6 @@ def scan(
     f: Callable[[Any, Any], Any], init: Any, xs: Any = None, length: Any = None, reverse: bool = False, unroll: Any = 1
 ) -> tuple[Any, Any]:
     """Returns the carry after the last trip and the stacked results of `f(carry, slice)`, as `jax.lax.scan` does."""
-    from ngraph.keras import numpy
-
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
     if not isinstance(unroll, bool) and (not isinstance(unroll, int) or unroll < 1):
@@ -395,8 +392,6 @@ def associative_scan(f: Callable[[Any, Any], Any], elems: Any, reverse: bool = F
 
     Each round combines every place with the one 1, 2, 4, … before it.
     """
-    from ngraph.keras import numpy
-
     leaves = [convert_to_tensor(x) for x in tree.flatten(elems)]
     axis = axis % leaves[0].ndim if leaves[0].ndim else 0
     count = int(leaves[0].shape[axis])
@@ -423,8 +418,6 @@ def associative_scan(f: Callable[[Any, Any], Any], elems: Any, reverse: bool = F
 
 def vectorized_map(function: Callable[..., Any], elements: Any) -> Any:
     """Returns the function of each element along dim 0, all at once."""
-    from ngraph.keras import numpy
-
     elements = tree.map_structure(convert_to_tensor, elements)
     leaves = tree.flatten(elements)
     if traced(elements) is None:
@@ -490,7 +483,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         args = tuple([convert_to_tensor(a) if isinstance(a, (KerasVariable, BackendTensor)) else a for a in args])
         g = traced(args)
-        if g is None:
+        if g is None and not taping():
             return fun(*args, **kwargs)[0]
         return differentiated(g, fun, args, kwargs)
 
@@ -502,8 +495,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def scatter(indices: Any, values: Any, shape: Any) -> Any:
     """Returns zeros of a shape with values added at indices."""
-    from ngraph.keras import numpy
-
     values = convert_to_tensor(values)
     return scatter_update(numpy.zeros(shape, values.dtype), indices, values, "add")
 
@@ -519,8 +510,6 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
     indices, updates = convert_to_tensor(indices), convert_to_tensor(updates, inputs.dtype)
     wanted = (*indices.shape[:-1], *inputs.shape[int(indices.shape[-1]) :])
     if tuple(updates.shape) != wanted:
-        from ngraph.keras import numpy
-
         updates = numpy.broadcast_to(updates, wanted)
     return apply(_scattered, inputs, _as_dtype(indices, "int64"), updates, combine=COMBINED[reduction])
 
@@ -531,8 +520,6 @@ def _scattered(g: KerasTrace, t: Tensor, i: Tensor, u: Tensor, combine: str) -> 
 
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
     """Returns a block of a shape (-1: up to the end), whose first element stands at start_indices."""
-    from ngraph.keras import numpy
-
     inputs = convert_to_tensor(inputs)
     starts = _starts(start_indices)
     sizes = [
@@ -558,8 +545,6 @@ def _starts(start_indices: Any) -> list[Any]:
 
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
     """Returns the tensor with a block of it, from start_indices on, replaced."""
-    from ngraph.keras import numpy
-
     inputs = convert_to_tensor(inputs)
     updates = convert_to_tensor(updates, inputs.dtype)
     places = []

@@ -8,7 +8,7 @@ from ngraph.errors import UnsupportedError
 
 
 class ExportArchive:
-    """What Keras wants for TensorFlow's SavedModels, which are not written. Raises UnsupportedError when it is made."""
+    """The archive of TensorFlow's SavedModels, which are not written. Raises UnsupportedError when it is made."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise UnsupportedError("SavedModels are not written with the ngraph backend", fix='model.export(path, format="onnx")')

@@ -16,6 +16,9 @@ from ngraph.keras.tensors import BackendTensor, KerasTrace, TapeRecord, Taping, 
 from ngraph.op_graph.opdef import OpDef
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
+from ngraph.parts.deferred import deferred
+
+core, steps = deferred("ngraph.keras.core"), deferred("ngraph.keras.steps")  # which differentiate
 
 NOT_SCALAR = "the function to differentiate gives a tensor of the shape {}"
 SUM = "give the sum or the mean of it"
@@ -46,9 +49,7 @@ def value_and_grad(function: Callable[..., Any], argnums: Any = 0, has_aux: bool
 
 
 def _loss(value: Any, has_aux: bool) -> BackendTensor:
-    from ngraph.keras.core import convert_to_tensor
-
-    loss = convert_to_tensor(value[0] if has_aux else value)
+    loss = core.convert_to_tensor(value[0] if has_aux else value)
     if loss.ndim and any(n != 1 for n in loss.shape):
         raise ArgumentError(NOT_SCALAR.format(loss.shape), fix=SUM)
     return loss
@@ -56,8 +57,6 @@ def _loss(value: Any, has_aux: bool) -> BackendTensor:
 
 def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], places: Any, has_aux: bool) -> Any:
     """The value and the derivatives as values of the computation that is being read."""
-    from ngraph.keras.core import convert_to_tensor
-
     g = reading()
     assert g is not None
     tensors = []
@@ -70,7 +69,7 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
             tensors.append(Tensor(op, g.variables[name].axes) if t is None else g.tensor(t))
             given.append(x)
         else:
-            t = lifted(g, convert_to_tensor(x))
+            t = lifted(g, core.convert_to_tensor(x))
             if t.op.is_constant:
                 op, t = _apart(t)
             tensors.append(t)
@@ -100,8 +99,6 @@ def _apart(t: Tensor) -> tuple[Any, Tensor]:
 
 def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
     """Returns the value of a function, its derivative in the direction of tangents and, with has_aux, what else it gives."""
-    from ngraph.keras.core import convert_to_tensor
-    from ngraph.keras.steps import CompiledFunction
 
     def both(primals: Any, tangents: Any) -> Any:
         g = reading()
@@ -118,8 +115,8 @@ def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequen
         found = value, tree.pack_sequence_as(value, made)
         return (*found, aux) if has_aux else found
 
-    primals, tangents = (tuple([convert_to_tensor(x) for x in xs]) for xs in (primals, tangents))
-    return both(primals, tangents) if reading() is not None else CompiledFunction(both, "direct")(primals, tangents)
+    primals, tangents = (tuple([core.convert_to_tensor(x) for x in xs]) for xs in (primals, tangents))
+    return both(primals, tangents) if reading() is not None else steps.CompiledFunction(both, "direct")(primals, tangents)
 
 
 # ---- op by op -----------------------------------------------------------------------------------------------------------
@@ -127,9 +124,7 @@ def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequen
 
 def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], places: Any, has_aux: bool) -> Any:
     """The value and the derivatives, run op by op."""
-    from ngraph.keras.core import convert_to_tensor
-
-    given = [x if isinstance(x, KerasVariable) else BackendTensor(convert_to_tensor(x).array) for x in leaves]
+    given = [x if isinstance(x, KerasVariable) else BackendTensor(core.convert_to_tensor(x).array) for x in leaves]
     inputs = [x._held if isinstance(x, KerasVariable) else x for x in given]
     mine = list(args)
     for k, nest in zip(places, tree.pack_sequence_as([args[k] for k in places], given), strict=True):

@@ -32,11 +32,11 @@ BRANCHES = {
     "keras.src.backend": _branch(
         "backend()",
         "    from ngraph.keras.backend import *\n"
-        "    from ngraph.keras.core import Variable as BackendVariable\n"
+        "    from ngraph.keras.core import TracedVariable as BackendVariable\n"
         "    distribution_lib = None\n",
     ),
     "keras.src.layers.layer": _branch("backend.backend()", "    from ngraph.keras.layer import NgraphLayer as BackendLayer\n"),
-    "keras.src.models.model": _branch("backend.backend()", "    from ngraph.keras.trainer import Trainer\n"),
+    "keras.src.models.model": _branch("backend.backend()", "    from ngraph.keras.trainer import NgraphTrainer as Trainer\n"),
     "keras.src.export.saved_model": _branch(
         "backend.backend()", "    from ngraph.keras.export import ExportArchive as BackendSavedModelExportArchive\n"
     ),

@@ -14,6 +14,7 @@ from keras.src.random.seed_generator import draw_seed
 from ngraph.keras import nn, numpy, random
 from ngraph.keras.core import cast, convert_to_tensor
 from ngraph.keras.elementwise import in_float
+from ngraph.keras.linalg import solve
 
 METHODS = ("linear", "bilinear", "trilinear", "cubic", "bicubic", "tricubic", "lanczos3", "lanczos5")
 ORDERS = {"nearest": 0, "bilinear": 1}
@@ -330,8 +331,6 @@ def compute_homography_matrix(start_points: Any, end_points: Any) -> Any:
     no, one = numpy.zeros_like(ex), numpy.ones_like(ex)
     xs = numpy.stack([ex, ey, one, no, no, no, -sx * ex, -sx * ey], -1)
     ys = numpy.stack([no, no, no, ex, ey, one, -sy * ex, -sy * ey], -1)
-    from ngraph.keras.linalg import solve
-
     wanted = numpy.expand_dims(numpy.concatenate([sx, sy], -1), -1)
     return numpy.squeeze(solve(numpy.concatenate([xs, ys], 1), wanted), -1)
 

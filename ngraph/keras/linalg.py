@@ -11,7 +11,9 @@ from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.core import cast, convert_to_tensor
 from ngraph.keras.elementwise import in_float
+from ngraph.keras.gradients import along
 from ngraph.keras.numpy import by_numpy
+from ngraph.keras.reductions import axes_of
 from ngraph.keras.tensors import KerasTrace, apply
 from ngraph.ops import linalg as of_axes
 
@@ -214,8 +216,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         if x.ndim > 2:
             raise ValueError(f"Invalid `axis` argument for input of rank {x.ndim}. Received: axis={axis}")
         axis = tuple(range(x.ndim))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple([a % x.ndim for a in axes])
+    axes = axes_of(x, axis)
     if len(axes) == 1:
         return _vectors(x, ord, axes[0], keepdims)
     if len(axes) != 2:
@@ -265,6 +266,4 @@ def _matrices(x: Any, order: Any, axes: Sequence[int], keepdims: bool) -> Any:
 
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Returns the value of a function and its derivative in a direction."""
-    from ngraph.keras.gradients import along
-
     return along(fun, primals, tangents, has_aux)

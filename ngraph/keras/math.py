@@ -11,6 +11,7 @@ from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.core import cast, convert_to_tensor, scatter_update
 from ngraph.keras.elementwise import in_float, table
+from ngraph.keras.linalg import slogdet
 from ngraph.keras.reductions import logsumexp as logsumexp
 from ngraph.keras.reductions import top
 from ngraph.keras.tensors import KerasTrace, apply
@@ -60,8 +61,6 @@ def cdist(x: Any, y: Any) -> Any:
 
 
 def logdet(x: Any) -> Any:
-    from ngraph.keras.linalg import slogdet
-
     sign, value = slogdet(x)
     return numpy.where(numpy.greater(sign, 0), value, convert_to_tensor(float("nan"), value.dtype))
 
@@ -164,7 +163,7 @@ def _window(window: Any, length: int, fft_length: int, dtype: Any) -> Any:
 
 
 def stft(x: Any, sequence_length: int, sequence_stride: int, fft_length: int, window: Any = "hann", center: bool = True) -> Any:
-    x = in_float(x)
+    x = convert_to_tensor(x)
     if backend.standardize_dtype(x.dtype) not in ("float32", "float64"):
         raise TypeError(f"Invalid input type. Expected `float32` or `float64`. Received: input type={x.dtype}")
     if fft_length < sequence_length:

@@ -15,7 +15,7 @@ from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.core import convert_to_tensor
 from ngraph.keras.elementwise import met
-from ngraph.keras.reductions import axes_of
+from ngraph.keras.reductions import axes_of, flip
 from ngraph.keras.tensors import RUN_EAGERLY, VALUE_NEEDED, BackendTensor, KerasTrace, OpenLength, apply, size_of, taping
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import as_dtype
@@ -23,6 +23,9 @@ from ngraph.op_graph.expr import Idx
 from ngraph.ops import elementwise as e
 from ngraph.ops.moving import PADDED
 from ngraph.ops.rearrange import iota
+from ngraph.parts.deferred import deferred
+
+numpy = deferred("ngraph.keras.numpy")  # which is made of these functions
 
 
 def known(x: BackendTensor) -> bool:
@@ -444,8 +447,6 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 
 def rot90(array: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    from ngraph.keras.reductions import flip
-
     x = convert_to_tensor(array)
     if x.ndim < 2:
         raise ValueError(f"Input array must have at least 2 dimensions. Received: array.ndim={x.ndim}")
@@ -535,8 +536,6 @@ def chosen(g: KerasTrace, c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     condition = convert_to_tensor(condition, "bool")
     if x1 is None or x2 is None:
-        from ngraph.keras.numpy import nonzero
-
-        return nonzero(condition)
+        return numpy.nonzero(condition)
     a, b = met(x1, x2)
     return apply(chosen, condition, a, b)

@@ -19,7 +19,7 @@ from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import moving as _moving
 from ngraph.keras import reductions as _reductions
-from ngraph.keras.core import convert_to_tensor
+from ngraph.keras.core import convert_to_tensor, vectorized_map
 from ngraph.keras.elementwise import dtype_of, float_of, in_float, met, one, table
 from ngraph.keras.moving import *  # noqa: F403
 from ngraph.keras.moving import broadcast_all, has_open, ravel, reshape, shape_of, stack, transpose, where
@@ -34,6 +34,9 @@ from ngraph.ops.activations import clip_record
 from ngraph.ops.functions import nan_to_num as without_nan
 from ngraph.ops.rearrange import iota
 from ngraph.ops.statistics import searchsorted as search
+from ngraph.parts.deferred import deferred
+
+linalg, nn = deferred("ngraph.keras.linalg"), deferred("ngraph.keras.nn")  # which are made of these functions
 
 _FUNCTIONS = table()
 globals().update(_FUNCTIONS)
@@ -441,8 +444,6 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
-    from ngraph.keras.nn import conv
-
     if mode not in ("valid", "same", "full"):
         raise ValueError(f"Invalid mode: {mode!r}. Mode should be one of the following: valid, same, full")
     a, b = met(x1, x2)
@@ -456,7 +457,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         a, b, m, n = b, a, n, m
     before, after = {"valid": (0, 0), "full": (n - 1, n - 1), "same": (n // 2, n - 1 - n // 2)}[mode]
     wide = reshape(_moving.pad(a, [(before, after)]), (1, -1, 1))
-    found = reshape(conv(wide, reshape(b, (-1, 1, 1)), 1, "valid", "channels_last"), (-1,))
+    found = reshape(nn.conv(wide, reshape(b, (-1, 1, 1)), 1, "valid", "channels_last"), (-1,))
     return flip(found) if turned else found
 
 
@@ -552,8 +553,6 @@ def size(x: Any) -> Any:
 
 
 def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = None, signature: Any = None) -> Any:
-    from ngraph.keras.core import vectorized_map
-
     return vectorize_impl(pyfunc, lambda f: lambda *xs: vectorized_map(lambda ys: f(*ys), xs), excluded=excluded, signature=signature)
 
 
@@ -569,10 +568,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
         many = minlength
     else:
         raise UnsupportedError("the number of bins is known only with the values", fix="give minlength=")
-    from ngraph.keras.nn import one_hot
-
     dtype = "int32" if weights is None else convert_to_tensor(weights).dtype
-    hot = one_hot(x, many, dtype=dtype)
+    hot = nn.one_hot(x, many, dtype=dtype)
     if weights is not None:
         hot = multiply(hot, _moving.expand_dims(convert_to_tensor(weights), -1))
     return convert_to_tensor(sum_of(hot, -2), dtype)
@@ -660,6 +657,4 @@ def i0(x: Any) -> Any:
 
 
 def slogdet(x: Any) -> Any:
-    from ngraph.keras.linalg import slogdet as found
-
-    return found(x)
+    return linalg.slogdet(x)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from keras.src.backend.common import standardize_dtype
 from keras.src.backend.config import floatx
 from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
 from keras.src.random.seed_generator import draw_seed
@@ -70,8 +71,6 @@ def _draw(kind: str, shape: Any, dtype: Any, seed: Any) -> Any:
 
 
 def _float(dtype: Any) -> str:
-    from keras.src.backend.common import standardize_dtype
-
     return standardize_dtype(dtype or floatx())
 
 

@@ -17,8 +17,11 @@ from ngraph.keras.tensors import BackendTensor, KerasTrace, apply
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import sorting
+from ngraph.ops import sorting, statistics
 from ngraph.ops.rearrange import flip as flipped
+from ngraph.parts.deferred import deferred
+
+numpy = deferred("ngraph.keras.numpy")  # which is made of these functions
 
 _FUNCTIONS = table()
 
@@ -150,8 +153,6 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
-    from ngraph.keras import numpy
-
     x = convert_to_tensor(x)
     if weights is None:
         return mean(x, axis)
@@ -176,8 +177,6 @@ def best(g: KerasTrace, t: Tensor, axis: int, kind: str, keep: bool) -> Tensor:
 
 def _place(kind: str) -> Callable[..., Any]:
     def function(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        from ngraph.keras import numpy
-
         x = convert_to_tensor(x)
         if axis is None:
             found = apply(best, numpy.reshape(x, [-1]), axis=0, kind=kind, keep=False)
@@ -199,8 +198,6 @@ def cumulated(g: KerasTrace, t: Tensor, axis: int, kind: str) -> Tensor:
 
 def _running(kind: str) -> Callable[..., Any]:
     def function(x: Any, axis: Any = None, dtype: Any = None) -> Any:
-        from ngraph.keras import numpy
-
         x = convert_to_tensor(x)
         dtype = standardize_dtype(dtype or x.dtype)
         x = convert_to_tensor(x, "int32" if dtype == "bool" else dtype)
@@ -227,14 +224,10 @@ def ordered(g: KerasTrace, t: Tensor, axis: int, places: bool) -> Tensor:
 
 
 def _order(x: Op, axis: Any) -> Op:
-    from ngraph.ops.statistics import argsort as order
-
-    return order(x, axis)
+    return statistics.argsort(x, axis)
 
 
 def sort(x: Any, axis: Any = -1) -> Any:
-    from ngraph.keras import numpy
-
     x = convert_to_tensor(x)
     if axis is None:
         x, axis = numpy.reshape(x, [-1]), 0
@@ -242,8 +235,6 @@ def sort(x: Any, axis: Any = -1) -> Any:
 
 
 def argsort(x: Any, axis: Any = -1) -> Any:
-    from ngraph.keras import numpy
-
     x = convert_to_tensor(x)
     if axis is None or not x.ndim:
         x, axis = numpy.reshape(x, [-1]), 0
@@ -270,8 +261,6 @@ METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """Returns quantiles of the sorted elements along dims, which go; those of several q stand in front."""
-    from ngraph.keras import numpy
-
     if method not in METHODS:
         raise ValueError(f"Invalid method: {method!r}. Expected one of {METHODS}")
     x, q = in_float(x), convert_to_tensor(q)
@@ -316,8 +305,6 @@ def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdim
 
 def _filled(x: Any, number: float) -> tuple[BackendTensor, BackendTensor]:
     """Returns a tensor with a number in place of NaN, and where NaN is."""
-    from ngraph.keras import numpy
-
     x = convert_to_tensor(x)
     missing = _FUNCTIONS["isnan"](x)
     if not np.issubdtype(x.dtype, np.floating) and x.dtype.name != "bfloat16":
@@ -350,8 +337,6 @@ def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 def _nan_end(function: Callable[..., Any], number: float) -> Callable[..., Any]:
     def found(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        from ngraph.keras import numpy
-
         filled, missing = _filled(x, number)
         made = function(filled, axis, keepdims)
         if not np.issubdtype(filled.dtype, np.floating):
@@ -366,8 +351,6 @@ nanmax, nanmin = _nan_end(max, -np.inf), _nan_end(min, np.inf)
 
 def _nan_place(function: Callable[..., Any], number: float) -> Callable[..., Any]:
     def found(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        from ngraph.keras import numpy
-
         filled, missing = _filled(x, number)
         return numpy.where(all(missing, axis, keepdims), -1, function(filled, axis, keepdims))
 
@@ -387,8 +370,6 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
     """As `quantile`, of the elements that are no NaN: they are sorted in front, and q counts among them."""
-    from ngraph.keras import numpy
-
     x, q = in_float(x), convert_to_tensor(q)
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]

@@ -12,7 +12,8 @@ from keras.src.backend.common import KerasVariable
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import Inside
-from ngraph.keras.tensors import BackendTensor, KerasTrace, LengthNeeded, Reading, lifted, reading, transformer, whole
+from ngraph.keras import core
+from ngraph.keras.tensors import BackendTensor, KerasTrace, LengthNeeded, TraceScope, lifted, reading, transformer, whole
 from ngraph.op_graph.op import ordered
 
 BATCH = "batch"  # the name of the axis of dim 0 of all data
@@ -39,9 +40,7 @@ def form_of(x: Any, arrays: list[Any]) -> Any:
     elif isinstance(x, KerasVariable):
         arrays.append(np.asarray(x.value))
     elif hasattr(x, "shape") and hasattr(x, "dtype"):
-        from ngraph.keras.core import convert_to_tensor
-
-        arrays.append(x if type(x) is np.ndarray and x.dtype.kind in "fiub" else convert_to_tensor(x).array)
+        arrays.append(x if type(x) is np.ndarray and x.dtype.kind in "fiub" else core.convert_to_tensor(x).array)
     else:
         return x
     return "*"
@@ -60,7 +59,7 @@ class CompiledStep:
             own = [d if k == 0 and d is not None else g.fresh(n) for k, n in enumerate(a.shape)]
             holes.append(g.holes_of((), a.dtype, own) if own else g.holes_of((), a.dtype))
         given = iter(holes)
-        with Reading(g):
+        with TraceScope(g):
             found = function(*_rebuilt(args, lambda: BackendTensor(t=next(given)[1], g=g)))
         self.nest = found
         leaves = tree.flatten(found)

@@ -15,7 +15,7 @@ import numpy as np
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import Fixed, ModelTrace
-from ngraph.frontends.positional.values import ConstantArray, Tensor
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import Expr, ExprLike
@@ -129,8 +129,6 @@ class OpenLength:
 
 
 def _sizes(size: ExprLike) -> Any:
-    from ngraph.frontends.positional.values import Sizes
-
     held = np.empty((), object)
     held[()] = size
     return Sizes(held, np.int32)
@@ -264,7 +262,7 @@ def record(function: Callable[..., Any], inputs: Sequence[BackendTensor], static
         tape.append(made)
 
 
-class Reading:
+class TraceScope:
     """A context in which functions of tensors of a trace add to it, and variables have their values there."""
 
     def __init__(self, g: KerasTrace):
@@ -460,7 +458,7 @@ def _computation(function: Callable[..., Form], arrays: Sequence[Any], static: A
     """Returns one function as a computation of its own."""
     g = KerasTrace()
     holes = [g.holes_of(a.shape, a.dtype) for a in arrays]
-    with Reading(g):
+    with TraceScope(g):
         found = function(g, *[t for _, t in holes], **static)
     single = isinstance(found, Tensor)
     results = [whole(g, t) for t in ((found,) if single else found)]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from keras.src import backend, tree
 from keras.src import callbacks as callbacks_module
 from keras.src import optimizers as optimizers_module
-from keras.src import tree
 from keras.src.backend import config
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
@@ -23,7 +23,7 @@ from ngraph.keras.gradients import value_and_grad
 from ngraph.keras.steps import CompiledFunction
 
 
-class Trainer(base_trainer.Trainer):
+class NgraphTrainer(base_trainer.Trainer):
     """The training part of a Keras model.
 
     train_step(data), test_step(data) and predict_step(data) may be overridden; they read variables and assign them.
@@ -132,8 +132,6 @@ class Trainer(base_trainer.Trainer):
     def _build_on(self, data: Any) -> None:
         """Creates the variables of a model by the shapes of a batch."""
         if not all(layer.built for layer in self._flatten_layers()):
-            from keras.src import backend
-
             x, _, _ = data_adapter_utils.unpack_x_y_sample_weight(data)
             backend.compute_output_spec(
                 lambda v: self._output_for(v, False),

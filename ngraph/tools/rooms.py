@@ -40,6 +40,7 @@ OPTIONAL = {
     "h5py",
     "google",
     "google_crc32c",
+    "keras",
 }
 
 

@@ -1,0 +1,237 @@
+"""Keras 3 on ngraph. Oracles: NumPy, finite differences, and losses that Keras on JAX gave (`losses_of_jax.json`, by models.py)."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ngraph.keras
+import ngraph.keras.hook as hook
+from ngraph.errors import NgraphError
+
+import keras  # isort: skip  # behind ngraph.keras
+from keras import layers, ops  # isort: skip
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = runpy.run_path(os.path.join(HERE, "models.py"))
+RNG = np.random.default_rng(0)
+
+
+def recorded(name):
+    with open(os.path.join(HERE, "losses_of_jax.json"), encoding="utf-8") as file:
+        return json.load(file)[name]
+
+
+def test_keras_runs_on_ngraph_and_imports_no_other_backend():
+    code = "import sys, ngraph.keras, keras; print(keras.backend.backend(), {'tensorflow', 'jax', 'torch'} & set(sys.modules))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert made.stdout.split("\n")[-2] == "ngraph set()", made.stderr
+
+
+def test_a_script_is_run_by_the_module(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, keras\nprint(keras.backend.backend(), sys.argv[1:])\n")
+    command = [sys.executable, "-m", "ngraph.keras", str(script), "a", "b"]
+    made = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert made.stdout.strip() == "ngraph ['a', 'b']" and f"keras {keras.__version__} on ngraph" in made.stderr
+
+
+def test_a_module_without_the_chain_of_branches_is_refused(monkeypatch, tmp_path):
+    path = tmp_path / "other.py"
+    path.write_text("x = 1\n")
+    monkeypatch.setitem(hook.BRANCHES, "other", hook.BRANCHES["keras.src.backend"])
+    with pytest.raises(NgraphError, match="chooses its backend in another way"):
+        hook.BranchLoader("other", str(path)).get_code("other")
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm"])
+def test_losses_are_those_of_keras_on_jax(name):
+    found, model = MODELS["losses"](name)
+    np.testing.assert_allclose(found, recorded(name), rtol=1e-4)
+    assert model.compilations() == 1  # the short last batch is served too
+
+
+def regression(**compiled):
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16, activation="tanh"), layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse", metrics=["mae"], **compiled)
+    return model
+
+
+X = RNG.normal(size=(64, 8)).astype("float32")
+Y = X[:, :1] * 2 + 1
+
+
+@pytest.mark.parametrize("how", [{"jit_compile": False}, {"run_eagerly": True}, {"steps_per_execution": 2}])
+def test_ways_of_running_agree(how):
+    fit = dict(batch_size=16, epochs=2, shuffle=False, verbose=0)
+    wanted = regression().fit(X, Y, **fit).history
+    found = regression(**how).fit(X, Y, **fit).history
+    for key in wanted:
+        np.testing.assert_allclose(found[key], wanted[key], rtol=1e-5)
+
+
+def test_evaluate_and_predict_agree_with_numpy():
+    model = regression()
+    a, b, c, d = (np.array(w) for w in model.get_weights())
+    wanted = np.tanh(X @ a + b) @ c + d
+    np.testing.assert_allclose(model.predict(X, batch_size=24, verbose=0), wanted, rtol=1e-5, atol=1e-5)
+    found = model.evaluate(X, Y, batch_size=24, verbose=0, return_dict=True)
+    np.testing.assert_allclose([found["loss"], found["mae"]], [((wanted - Y) ** 2).mean(), np.abs(wanted - Y).mean()], rtol=1e-5)
+    assert model.compilations() == 2
+
+
+def test_a_custom_step_differentiates_by_value_and_grad():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+
+            def loss(_):
+                return ops.mean((self(x) - y) ** 2)
+
+            value, grads = ngraph.keras.value_and_grad(loss)(self.trainable_variables)
+            self.optimizer.apply(grads, self.trainable_variables)
+            return {"own": value}
+
+    model = Own()
+    model.compile(keras.optimizers.SGD(0.1))
+    history = model.fit(X, Y, epochs=3, batch_size=64, verbose=0).history["own"]
+    assert history[2] < 0.6 * history[0]
+
+
+def test_a_loop_on_the_stateless_api():
+    model = regression()
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def loss(trainable, rest, x, y):
+        predicted, rest = model.stateless_call(trainable, rest, x)
+        return ops.mean((predicted - y) ** 2), rest
+
+    differentiated = ngraph.keras.value_and_grad(loss, has_aux=True)
+
+    @ngraph.keras.jit
+    def step(trainable, rest, state, x, y):
+        (value, rest), grads = differentiated(trainable, rest, x, y)
+        trainable, state = optimizer.stateless_apply(state, grads, trainable)
+        return value, trainable, rest, state
+
+    state = [[v.value for v in vs] for vs in (model.trainable_variables, model.non_trainable_variables, optimizer.variables)]
+    values = []
+    for _ in range(4):
+        value, *state = step(*state, X, Y)
+        values.append(float(value))
+    assert values == sorted(values, reverse=True) and step.compilations == 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_derivatives_are_those_of_differences(compiled):
+    def f(xp, w):
+        y = xp.tanh(xp.matmul(xp.transpose(w), w))
+        return xp.sum(xp.where(y > 0, y * y, xp.exp(y))) + xp.log(xp.sum(xp.exp(w[1:, 0])))
+
+    w = RNG.normal(size=(4, 3)).astype("float32")
+    both = ngraph.keras.value_and_grad(lambda w: f(ops, w))
+    value, found = (ngraph.keras.jit(both) if compiled else both)(w)
+    w = w.astype("float64")
+    assert abs(float(value) - f(np, w)) < 1e-5
+    for i, j in np.ndindex(w.shape):
+        d = np.zeros_like(w)
+        d[i, j] = 1e-6
+        slope = (f(np, w + d) - f(np, w - d)) / 2e-6
+        assert abs(float(found[i, j]) - slope) < 1e-5 * max(1, abs(slope))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_gradient_of_ones_own(compiled):
+    @ops.custom_gradient
+    def clipped(x):
+        return x * x, lambda upstream: upstream * 10.0
+
+    both = ngraph.keras.value_and_grad(lambda x: ops.sum(clipped(x) * 2.0))
+    _, found = (ngraph.keras.jit(both) if compiled else both)(np.ones((2, 1), "float32"))
+    np.testing.assert_array_equal(found, np.full((2, 1), 20.0))
+
+
+def test_a_value_that_is_needed_while_a_step_is_compiled_is_refused():
+    with pytest.raises(NgraphError, match="the value of a tensor is needed"):
+        ngraph.keras.jit(lambda x: x if bool(ops.sum(x) > 0) else -x)(np.ones(3, "float32"))
+
+
+def test_a_tensor_that_left_its_computation_is_refused():
+    kept = []
+    ngraph.keras.jit(lambda x: kept.append(x + 1) or x)(np.ones(3, "float32"))
+    with pytest.raises(NgraphError, match="is used outside of it"):
+        ngraph.keras.jit(lambda x: x + kept[0])(np.ones(3, "float32"))
+
+
+def test_a_length_that_is_needed_as_a_number_fixes_the_batch():
+    f = ngraph.keras.jit(lambda x: ops.sum(ops.stack([x[k] for k in range(x.shape[0])]), axis=0), open_batch=True)
+    for n in (3, 4, 3):
+        np.testing.assert_array_equal(f(np.ones((n, 2), "float32")), [n, n])
+    assert f.compilations == 2
+
+
+def test_values_that_were_read_before_a_step_stay():
+    model = regression()
+    before = model.layers[0].kernel.value
+    copy = np.array(before)
+    model.fit(X, Y, verbose=0)
+    np.testing.assert_array_equal(before, copy)
+    assert not np.array_equal(model.layers[0].kernel, copy)
+
+
+def test_saving(tmp_path):
+    model = regression()
+    model.fit(X, Y, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    wanted = model.predict(X, verbose=0)
+    np.testing.assert_array_equal(again.predict(X, verbose=0), wanted)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other = regression()
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(other.predict(X, verbose=0), wanted)
+
+
+X3 = RNG.normal(size=(2, 3, 4)).astype("float32")
+FUNCTIONS = {
+    "matmul": (lambda n, x: n.matmul(x, n.swapaxes(x, 1, 2)), 1e-6),
+    "einsum": (lambda n, x: n.einsum("bij,bkj->bik", x, x), 1e-6),
+    "var": (lambda n, x: n.var(x, axis=(0, 2), keepdims=True), 1e-6),
+    "quantile": (lambda n, x: n.quantile(x, np.array([0.1, 0.5], "float32"), axis=1), 1e-6),
+    "cumsum": (lambda n, x: n.cumsum(x, axis=1), 1e-6),
+    "argsort": (lambda n, x: n.argsort(x, axis=-1), 0),
+    "pad": (lambda n, x: n.pad(x, ((0, 0), (1, 2), (0, 1)), mode="reflect"), 0),
+    "take": (lambda n, x: n.take(x, np.array([[1, 0], [2, -1]]), axis=2), 0),
+    "getitem": (lambda n, x: x[:, None, ::-2, 1:][..., 0], 0),
+    "concatenate": (lambda n, x: n.concatenate([x, x[:, :0], x * 2], axis=1), 0),
+    "roll": (lambda n, x: n.roll(x, 2, axis=1), 0),
+    "diagonal": (lambda n, x: n.diagonal(x, offset=-1, axis1=1, axis2=2), 0),
+    "tril": (lambda n, x: n.tril(x, k=-1), 0),
+    "where": (lambda n, x: n.where(x > 0, x, -1.0), 0),
+    "median": (lambda n, x: n.median(x), 1e-6),
+    "floor_divide": (lambda n, x: x // 0.3, 0),
+    "tensordot": (lambda n, x: n.tensordot(x, x, axes=([0, 1], [0, 1])), 1e-6),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+def test_functions_are_those_of_numpy(name, compiled):
+    function, error = FUNCTIONS[name]
+    mine = ngraph.keras.jit(lambda x: function(ops, x)) if compiled else lambda x: function(ops, ops.convert_to_tensor(x))
+    found, wanted = np.asarray(mine(X3)), np.asarray(function(np, X3))
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=error, atol=error)
