@@ -109,8 +109,8 @@ ONE: dict[str, Callable[[Op], Op]] = {
     **{name: (lambda record: lambda x: record(x))(getattr(e, name)) for name in "exp expm1 log log1p sin cos tanh sigmoid relu".split()},
 }
 
-SAME = "absolute negative square sign bitwise_not".split()  # of one tensor, with its dtype
-WHOLE = "floor ceil trunc".split()  # with the dtype of floats, or Keras's float for integers
+SAME = "absolute negative square sign trunc bitwise_not".split()  # of one tensor, with its dtype
+WHOLE = "floor ceil".split()  # with the dtype of floats, or Keras's float for integers
 FLOAT = (
     "reciprocal sqrt cbrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arccos arcsin arctan arccosh arcsinh "
     "arctanh sinc deg2rad rad2deg erf erfc erfinv"

@@ -393,7 +393,8 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     for k, j in zip(left, right, strict=True):
         of_b[j] = of_a[k]
     rest = [x for k, x in enumerate(of_a) if k not in left] + [x for k, x in enumerate(of_b) if k not in right]
-    return einsum(f"{''.join(of_a)},{''.join(of_b)}->{''.join(rest)}", a, b)
+    equation = f"{''.join(of_a)},{''.join(of_b)}->{''.join(rest)}"
+    return einsum(equation, a, b) if a.dtype == bool else apply(summed, a, b, equation=equation)
 
 
 def summed(g: KerasTrace, *ts: Tensor, equation: str) -> Tensor:

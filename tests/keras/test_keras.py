@@ -68,7 +68,7 @@ Y = X[:, :1] * 2 + 1
 
 @pytest.mark.parametrize("how", [{"jit_compile": False}, {"run_eagerly": True}, {"steps_per_execution": 2}])
 def test_ways_of_running_agree(how):
-    fit = dict(batch_size=16, epochs=2, shuffle=False, verbose=0)
+    fit = {"batch_size": 16, "epochs": 2, "shuffle": False, "verbose": 0}
     wanted = regression().fit(X, Y, **fit).history
     found = regression(**how).fit(X, Y, **fit).history
     for key in wanted:
