@@ -37,8 +37,10 @@ BRANCHES = {
     ),
     "keras.src.layers.layer": _branch("backend.backend()", "    from ngraph.keras.layer import NgraphLayer as BackendLayer\n"),
     "keras.src.models.model": _branch("backend.backend()", "    from ngraph.keras.trainer import NgraphTrainer as Trainer\n"),
-    "keras.src.export.saved_model": _branch(
-        "backend.backend()", "    from ngraph.keras.export import ExportArchive as BackendSavedModelExportArchive\n"
+    "keras.src.export.saved_model": _branch(  # whose name for it is the second before Keras 3.14
+        "backend.backend()",
+        "    from ngraph.keras.export import ExportArchive as BackendSavedModelExportArchive\n"
+        "    BackendExportArchive = BackendSavedModelExportArchive\n",
     ),
     "keras.src.backend.common.variables": (  # lengths that are open are None in shapes, as those of JAX and torch are
         SHAPE,
