@@ -44,16 +44,17 @@ The rooms, in the order in which they process a graph; a room imports only rooms
 Words: docs/glossary.md.
 """
 
+import typing as _typing
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 import ngraph.runtime.sources as _sources  # before all others: it records when they were read
 from ngraph.config import config
 from ngraph.parts.registry import LOADERS as _LOADERS
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from ngraph import frontends, testing, transformers, types
     from ngraph.api import *  # noqa: F403  for type checkers alone
+    from ngraph.frontends import onnx, tensorflow, torch
     from ngraph.frontends.neon.initializers import (
         ConstantInit,
         GaussianInit,
@@ -79,7 +80,7 @@ _BELOW = {  # public names of rooms below `api`
 }
 
 
-def __getattr__(name: str) -> _Any:
+def _public(name: str) -> _typing.Any:
     """Loads public names on first use, so that `import ngraph` is cheap."""
     if name in _ROOMS:
         return _import_module(f"ngraph.{name}")
@@ -100,5 +101,9 @@ def __getattr__(name: str) -> _Any:
     raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS, *_BELOW], "ng")
 
 
+if not _typing.TYPE_CHECKING:  # type checkers report a misspelt name where a module has no `__getattr__`
+    __getattr__ = _public
+
+
 def __dir__() -> list[str]:
-    return [*globals(), *__getattr__("__all__"), *_FRONTENDS]
+    return [*globals(), *_public("__all__"), *_FRONTENDS]

@@ -97,16 +97,17 @@ class Op:
         __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = _binary
         T: Op
 
-        def _method(self, *args: Any, **named: Any) -> Any: ...  # those of `ngraph.ops.methods`
+        def _method(self, *args: Any, **named: Any) -> Op: ...  # those of `ngraph.ops.methods`
+        def _several(self, *args: Any, **named: Any) -> Any: ...
 
-        abs = acos = acosh = add = all = any = argmax = argmin = argsort = asin = asinh = astype = atan = atanh = _method
-        broadcast = ceil = clamp = clip = cos = cosh = cummax = cummin = cumprod = cumsum = detach = diagonal = div = _method
-        divide = dot = eq = erf = exp = exp2 = expm1 = flatten = flip = floor = ge = gt = isfinite = isinf = isnan = le = _method
-        log = log10 = log1p = log2 = log_softmax = logcumsumexp = logical_and = logical_not = logical_or = logsumexp = lt = _method
-        max = maximum = mean = median = min = minimum = mul = multiply = ne = neg = negative = norm = pad = pow = prod = _method
-        quantile = rearrange = reciprocal = relu = rename = repeat = roll = round = sigmoid = sign = sin = sinh = softmax = _method
-        sort = split = sqrt = square = std = sub = subtract = sum = take = tan = tanh = tile = top_k = transpose = tril = _method
-        triu = trunc = unflatten = unique = unstack = var = _method
+        abs = acos = acosh = add = all = any = argmax = argmin = argsort = asin = asinh = astype = atan = atanh = broadcast = ceil = _method
+        clamp = clip = cos = cosh = cummax = cummin = cumprod = cumsum = detach = diagonal = div = divide = dot = eq = erf = exp = _method
+        exp2 = expm1 = flatten = flip = floor = ge = gt = isfinite = isinf = isnan = le = log = log10 = log1p = log2 = log_softmax = _method
+        logcumsumexp = logical_and = logical_not = logical_or = logsumexp = lt = max = maximum = mean = median = min = minimum = _method
+        mul = multiply = ne = neg = negative = norm = pad = pow = prod = quantile = rearrange = reciprocal = relu = rename = _method
+        repeat = roll = round = sigmoid = sign = sin = sinh = softmax = sort = sqrt = square = std = sub = subtract = sum = take = _method
+        tan = tanh = tile = transpose = tril = triu = trunc = unflatten = var = _method
+        split = top_k = unique = unstack = _several
 
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ngraph.errors import AxisError
 from ngraph.op_graph import expr
@@ -14,13 +16,52 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.elementwise import arithmetic, as_op, common, equal, less_equal, where
-from ngraph.ops.rearrange import both_sides, cast_axes, diagonal, iota, reindex, slice_along_axis, windows
+from ngraph.ops.rearrange import both_sides, cast_axes, concat, diagonal, iota, reindex, slice_along_axis, windows
 from ngraph.ops.reduce import reduce
 
 
 def read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], pad_value: Any = 0) -> Op:
     """Returns `x` read at `index`; axes without an entry are read as they are."""
     return reindex(x, axes=tuple(axes), index={a: index.get(a, Idx(a)) for a in x.axes}, pad_value=pad_value)
+
+
+PARTS = 16  # parts of one concatenation; an index with more runs is read element by element
+LONGEST = 1 << 22  # elements along an axis whose places are looked through for runs: 32 MiB of them
+
+
+def _runs(places: np.ndarray) -> list[tuple[int, int, int]] | None:
+    """Returns places in an axis as (first place, step, count) of runs with the step -1, 0 or 1; None where there are more than `PARTS`."""
+    steps = np.diff(places)
+    ends = np.append(np.flatnonzero(steps[1:] != steps[:-1]) + 1, len(places) - 1)  # a run with the step of i ends at the next of these
+    found: list[tuple[int, int, int]] = []
+    i = 0
+    while i < len(places):
+        if len(found) == PARTS:
+            return None
+        step = int(steps[i]) if i < len(steps) else 0
+        end = int(ends[np.searchsorted(ends, i, "right")]) if abs(step) <= 1 and i < len(steps) else i
+        found.append((int(places[i]), step, end + 1 - i))
+        i = end + 1
+    return found
+
+
+def _moved(x: Op, long: Mapping[Axis, Axis], index: Mapping[Axis, ExprLike], places: Callable[[Axis], np.ndarray]) -> Op:
+    """Returns `x` read at `index`, with the axes `long` in place of its own.
+
+    Along the last axis, whose elements lie side by side, the result is a concatenation of runs: a vector is read from consecutive
+    elements, and not each at a remainder or a minimum. places: the numbers that `index` gives along an axis of known length.
+    """
+    a = x.axes[-1]
+    size = long[a].length if a in long else None
+    runs = _runs(places(a)) if size and a.length and size <= LONGEST else None
+    if runs is None:
+        return read(x, _resized(x, long), index)
+    parts = [a.resized(count) for _, _, count in runs]
+    reads = [
+        read(x, _resized(x, {**long, a: part}), {**index, a: Idx(part) * step + first})
+        for part, (first, step, _) in zip(parts, runs, strict=True)
+    ]
+    return reads[0] if len(reads) == 1 else concat.build(*reads, parts=tuple(parts), axis=long[a])
 
 
 def _resized(x: Op, new: Mapping[Axis, Axis]) -> list[Axis]:
@@ -117,12 +158,9 @@ def roll(x: Any, shift: int | Mapping[Any, int], axis: Axis | str | None = None)
     if not isinstance(shift, Mapping) and axis is None:
         raise AxisError(f"roll({x.label}): along which axis?", details=(show_input(x),), fix='name it: ng.roll(x, 1, "H")')
     shifts: Mapping[Any, int] = shift if isinstance(shift, Mapping) else {axis: shift}
-    index: dict[Axis, ExprLike] = {}
-    for name, by in shifts.items():
-        a = find_axis(x, name, "roll")
-        n = a.size
-        index[a] = (Idx(a) - by) % n if n != 0 else Idx(a)
-    return read(x, x.axes, index)
+    by = {find_axis(x, name, "roll"): n for name, n in shifts.items()}
+    index = {a: (Idx(a) - n) % a.size if a.size != 0 else Idx(a) for a, n in by.items()}
+    return _moved(x, {a: a for a in by}, index, lambda a: np.roll(np.arange(a.length or 0), by[a]))
 
 
 def repeat(x: Any, count: int, axis: Axis | str) -> Op:
@@ -150,7 +188,8 @@ def tile(x: Any, counts: Mapping[Any, int]) -> Op:
     x = as_op(x)
     many = {find_axis(x, a, "tile"): n for a, n in counts.items()}
     long = {a: a.resized(a.size * n) for a, n in many.items()}
-    return read(x, _resized(x, long), {a: Idx(b) % a.size if a.size != 0 else Idx(b) for a, b in long.items()})
+    index = {a: Idx(b) % a.size if a.size != 0 else Idx(b) for a, b in long.items()}
+    return _moved(x, long, index, lambda a: np.tile(np.arange(a.length or 0), many[a]))
 
 
 def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...]:
@@ -198,6 +237,7 @@ def unstack(x: Any, axis: Axis | str) -> tuple[Op, ...]:
 # ---- padding and windows ----------------------------------------------------------------------------------------------
 
 PADDED = ("constant", "edge", "reflect", "circular")
+NUMPY_MODES = {"circular": "wrap"}  # names of modes in np.pad, where they are others
 
 
 def place_inside(mode: str, i: ExprLike, size: ExprLike) -> ExprLike:
@@ -242,7 +282,12 @@ def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "co
     wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
     index = {a: place_inside(mode, Idx(wide[a]) - before, a.size) for a, (before, _) in both.items()}
     check_fits("the value of a padding", value, x.dtype, x.label)
-    result = read(x, _resized(x, wide), index, pad_value=value) if both else x
+    if not both:
+        result = x
+    elif mode == "constant":
+        result = read(x, _resized(x, wide), index, pad_value=value)
+    else:
+        result = _moved(x, wide, index, lambda a: np.pad(np.arange(a.length or 0), both[a], NUMPY_MODES.get(mode, mode)))  # type: ignore[call-overload]
     return result if axes is None else cast_axes(result, axes)
 
 
