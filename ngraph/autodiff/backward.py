@@ -170,6 +170,10 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
 
     dependent: a float scalar; or any float tensor with `error`, a tensor of its axes, for a vector-Jacobian product.
     An independent that the dependent does not use gives zeros. Raises GraphError, DTypeError.
+
+    >>> x = ng.variable((), initial_value=3.0)
+    >>> float(ng.function(ng.deriv(x * x, x))())
+    6.0
     """
     dependent = as_op(dependent)
     _check_exchanged(dependent, independent)
@@ -230,6 +234,10 @@ def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
 
     outputs, inputs: a float tensor or several. errors: one for each output, of its axes or fewer (broadcast along the others).
     Returns one op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
+
+    >>> x = ng.variable((), initial_value=3.0)
+    >>> float(ng.function(ng.vjp([x * x], [x], [1.0])[0])())
+    6.0
     """
     results = _listed("vjp, outputs", outputs)
     seeds = _seeds("vjp", results, _listed("vjp, errors", errors, results))
@@ -243,6 +251,10 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     outputs, inputs: a float tensor or several. tangents: one for each input, of its axes or fewer (broadcast along the others).
     Returns one op for one output, a list for several, with their axes and dtypes. Source: J. Townsend, "A new trick for calculating
     Jacobian vector products" (2017): the vector-Jacobian product is linear in its errors; this is its derivative in their direction.
+
+    >>> x = ng.variable((), initial_value=3.0)
+    >>> float(ng.function(ng.jvp([x * x], [x], [1.0])[0])())
+    6.0
     """
     results, moved = _listed("jvp, outputs", outputs), _listed("jvp, inputs", inputs)
     along = _listed("jvp, tangents", tangents, moved)

@@ -79,7 +79,11 @@ class AxisRole(str):
 
 
 def make_axis_role(name: str | None = None, docstring: str | None = None) -> AxisRole:
-    """Returns a role for `make_axis(roles=[...])`. A role equals its name: "height" and a role of that name are the same."""
+    """Returns a role for `make_axis(roles=[...])`. A role equals its name: "height" and a role of that name are the same.
+
+    >>> ng.make_axis_role("height") == "height"
+    True
+    """
     role = AxisRole(f"role_{next(_fresh)}" if name is None else name)
     role.docstring = docstring
     return role
@@ -291,6 +295,9 @@ def make_axis(
     batch, recurrent, channel: flags; None derives them from the name (`N`, `REC`, `C`). Reductions keep the batch axis by default.
     roles: further marks that frontends read. docstring: a description. match_on_length: accepted only as False. Axes are equal by name
     and never by length; True raises AxisError, as does a negative length.
+
+    >>> ng.make_axis(3, name="H"), ng.make_axis(name="N").is_batch
+    (H=3, True)
     """
     if match_on_length:
         raise AxisError(
@@ -348,6 +355,9 @@ def axes(text: Any) -> Axes:
     text: names, separated by blanks, each with its length, `?` for one that comes later, or alone for the axis of that name that text
     made and that is in use in this name scope or one around it. A name and length in use give the same axis again. `H'` is a dual.
     Raises AxisError for text of another form, or an axis twice.
+
+    >>> ng.axes("N=? H=28 W=28")
+    Axes(N=?, H=28, W=28)
     """
     return Axes(text)
 
@@ -389,7 +399,11 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def joined_axis(parts: Iterable[Axis]) -> Axis:
-    """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is no batch axis, and keeps its parts."""
+    """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is no batch axis, and keeps its parts.
+
+    >>> ng.FlattenedAxis(ng.axes("H=2 W=3")).length
+    6
+    """
     parts = (parts,) if isinstance(parts, Axis) else Axes(parts) if isinstance(parts, str) else tuple(parts)
     flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
     size: ExprLike = 1
@@ -718,7 +732,11 @@ def _distinct(names: Sequence[str], what: str) -> None:
 
 
 def make_axes(axes: Any = ()) -> Axes:
-    """Returns Axes from an axis, an iterable of axes, text as in `ng.axes`, or a dict {name: length}; a nested list is one joined axis."""
+    """Returns Axes from an axis, an iterable of axes, text as in `ng.axes`, or a dict {name: length}; a nested list is one joined axis.
+
+    >>> ng.make_axes([ng.make_axis(3, name="H"), ng.make_axis(4, name="W")])
+    Axes(H=3, W=4)
+    """
     return Axes(axes)
 
 
@@ -726,6 +744,9 @@ def spatial_axis(axes: Any, kernel_size: int, padding: Any = 0, stride: int = 1,
     """Returns the output axis of a convolution or pooling along the axis with this role (or name); of length 1 where no axis has it.
 
     kernel_size: the window's length; padding: for both sides, or (before, after). Raises AxisError where the window does not fit.
+
+    >>> ng.spatial_axis(ng.axes("H=8 W=8"), 3, padding=1, stride=2, role="H").length
+    4
     """
     found = Axes(axes).role_axes(role)
     if not found:

@@ -59,6 +59,11 @@ def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) ->
     """Prefixes ops made in this block with `name`: `with ng.name_scope("encoder"): ...`; also a decorator.
 
     Without a name it gets a fresh one. reuse_scope: False adds a number to a name that was entered before.
+
+    >>> with ng.name_scope("encoder"):
+    ...     w = ng.variable("K=3").named("w")
+    >>> w.name
+    'encoder/w'
     """
     outer = _scope.get()
     base = name.name if isinstance(name, NameScope) else name or f"scope_{next(_fresh)}"
@@ -72,7 +77,13 @@ def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) ->
 
 @contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
-    """Attaches these notes to `op.metadata` of ops made in this block; nested blocks accumulate."""
+    """Attaches these notes to `op.metadata` of ops made in this block; nested blocks accumulate.
+
+    >>> with ng.metadata(part="head"):
+    ...     op = ng.constant(1.0) * 2
+    >>> op.metadata["part"]
+    'head'
+    """
     with _metadata.of({**_metadata.get(), **notes}):
         yield
 
@@ -82,7 +93,11 @@ _noted = metadata
 
 
 def with_op_metadata(function: Callable[..., Any], metadata: Mapping[str, Any] | None = None) -> Callable[..., Any]:
-    """Returns a decorator that attaches notes to ops made inside the function, with those in the `metadata` dict of a method's object."""
+    """Returns a decorator that attaches notes to ops made inside the function, with those in the `metadata` dict of a method's object.
+
+    >>> ng.with_op_metadata(lambda x: x * 2, {"part": "head"})(ng.constant(1.0)).metadata["part"]
+    'head'
+    """
     notes = dict(metadata or {})
 
     @functools.wraps(function)
@@ -113,5 +128,9 @@ class NameScope:
 
 
 def make_name_scope(name: str | None = None) -> NameScope:
-    """Returns a scope that names axes (or ops) by the attribute they are assigned to; without a name it gets a fresh one."""
+    """Returns a scope that names axes (or ops) by the attribute they are assigned to; without a name it gets a fresh one.
+
+    >>> ng.make_name_scope("encoder").name
+    'encoder'
+    """
     return NameScope(f"scope_{next(_fresh)}" if name is None else name)

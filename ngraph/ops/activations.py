@@ -127,6 +127,9 @@ def gelu(x: Any, approximate: bool = False) -> Op:
     """Returns x times the standard normal distribution function of x; `approximate`: with a tanh in place of the error function.
 
     Integers and bool become float32. Source: D. Hendrycks, K. Gimpel, "Gaussian error linear units" (2016).
+
+    >>> ng.function(ng.gelu(ng.constant([-1.0, 2.0], "H=2")))().round(3)
+    array([-0.159,  1.954])
     """
     if not approximate:
         return gelu_record(x)
@@ -135,7 +138,11 @@ def gelu(x: Any, approximate: bool = False) -> Op:
 
 
 def elu(x: Any, alpha: float = 1.0) -> Op:
-    """Returns x where it is positive, else alpha * (exp(x) - 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
+    """Returns x where it is positive, else alpha * (exp(x) - 1). Source: D. Clevert and others, "Exponential linear units" (2015).
+
+    >>> ng.function(ng.elu(ng.constant([-1.0, 2.0], "H=2")))().round(3)
+    array([-0.632,  2.   ])
+    """
     (x,), _ = floating((as_op(x),), {})
 
     def made(x: Op) -> Op:
@@ -181,6 +188,9 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Op:
     """Returns `x` limited to `low` … `high`: numbers, tensors, or None for no bound. NaN is kept.
 
     The derivative with respect to x is 1 on the bounds, too. Numbers take the dtype of x as in arithmetic; bool becomes float32.
+
+    >>> ng.function(ng.clip(ng.constant([-2.0, 0.5, 9.0], "H=3"), 0.0, 1.0))()
+    ComputedArray([0. , 0.5, 1. ])
     """
     x = as_op(x)
     bounds = [b for b in (low, high) if b is not None]

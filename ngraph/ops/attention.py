@@ -112,14 +112,22 @@ log_softmax_record: OpDef = op(
 
 
 def logsumexp(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """Returns log(sum(exp(x))) without overflow, over the axes that `sum` reduces; integers and bool as float32. Raises AxisError."""
+    """Returns log(sum(exp(x))) without overflow, over the axes that `sum` reduces; integers and bool as float32. Raises AxisError.
+
+    >>> round(float(ng.function(ng.logsumexp(ng.constant([0.0, 0.0], "Y=2"), "Y"))()), 3)
+    0.693
+    """
     (x,), _ = floating((as_op(x),), {})
     result = logsumexp_record.build(x, axes=reduced_axes(x, reduction_axes, out_axes, "logsumexp"))
     return result if out_axes is None else in_order(result, out_axes)
 
 
 def log_softmax(x: Any, normalization_axes: Any = None) -> Op:
-    """Returns log(softmax(x)) over `normalization_axes`: all but batch and recurrent axes by default. Raises AxisError."""
+    """Returns log(softmax(x)) over `normalization_axes`: all but batch and recurrent axes by default. Raises AxisError.
+
+    >>> ng.function(ng.log_softmax(ng.constant([0.0, 0.0], "Y=2"), "Y"))().round(3)
+    array([-0.693, -0.693])
+    """
     (x,), _ = floating((as_op(x),), {})
     return log_softmax_record.build(x, axes=reduced_axes(x, normalization_axes, None, "log_softmax"))
 
@@ -257,6 +265,11 @@ def attention(
     causal: a query attends to keys up to its own position. A query that attends to no key gives zeros.
     scale: 1 / sqrt(length of the features) by default. out_axes: the order of the result's axes; by default q's without the features,
     then v's own. Raises AxisError, DTypeError. Source: A. Vaswani and others, "Attention is all you need" (2017).
+
+    >>> q, k = ng.placeholder("T=5 D=8"), ng.placeholder("S=7 D=8")
+    >>> v = ng.placeholder("S=7 D=8")
+    >>> ng.attention(q, k, v, features="D", queries="T", keys="S").axes
+    Axes(T=5, D=8)
     """
     (q, k, v), _ = floating((as_op(q), k, v), {})
     over = own_axes(q, features, "attention, features")

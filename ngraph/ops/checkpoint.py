@@ -67,6 +67,9 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     function: takes as many ops as there are inputs; gives an op or a tuple of ops, as this function then does. It may use surrounding ops,
     which are kept, too. Random ops inside draw the same numbers again when recomputed; prints inside happen once. Raises GraphError
     where it assigns.
+
+    >>> ng.checkpoint(lambda x: ng.tanh(x), ng.placeholder("N=2 H=3 W=4")).axes
+    Axes(N=2, H=3, W=4)
     """
     given = [as_op(x) for x in inputs]
     since = filled(0, (), dtypes.int32).serial

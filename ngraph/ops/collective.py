@@ -139,24 +139,40 @@ broadcast_from_record: OpDef = op(
 
 
 def all_reduce(x: Any, kind: str = "add", group: str = "") -> Op:
-    """Returns the sum (`add`), maximum (`max`) or minimum (`min`) of `x` over the processes. Raises DTypeError for sums of bool."""
+    """Returns the sum (`add`), maximum (`max`) or minimum (`min`) of `x` over the processes. Raises DTypeError for sums of bool.
+
+    >>> ng.all_reduce(ng.placeholder("N=2 H=3 W=4"), "add").axes
+    Axes(N=2, H=3, W=4)
+    """
     return all_reduce_record.build(as_op(x), kind=kind, group=group)
 
 
 def all_gather(x: Any, axis: Axis | str, out: Axis | str | None = None, group: str = "") -> Op:
-    """Returns the processes' parts along `axis`, concatenated along `out` (by default `axis`). Raises AxisError."""
+    """Returns the processes' parts along `axis`, concatenated along `out` (by default `axis`). Raises AxisError.
+
+    >>> ng.all_gather(ng.placeholder("N=2 H=3 W=4"), "H").axes
+    Axes(N=2, H=3, W=4)
+    """
     x = as_op(x)
     mine = find_axis(x, axis, "all_gather")
     return all_gather_record.build(x, axis=mine, out=mine if out is None else as_axis(out), group=group)
 
 
 def reduce_scatter(x: Any, axis: Axis | str, out: Axis | str | None = None, kind: str = "add", group: str = "") -> Op:
-    """Returns this process' part of `all_reduce`: `axis` shortened to `out` (by default `axis`). Raises AxisError, DTypeError."""
+    """Returns this process' part of `all_reduce`: `axis` shortened to `out` (by default `axis`). Raises AxisError, DTypeError.
+
+    >>> ng.reduce_scatter(ng.placeholder("N=2 H=3 W=4"), "H").axes
+    Axes(N=2, H=3, W=4)
+    """
     x = as_op(x)
     mine = find_axis(x, axis, "reduce_scatter")
     return reduce_scatter_record.build(x, kind=kind, axis=mine, out=mine if out is None else as_axis(out), group=group)
 
 
 def broadcast_from(x: Any, root: int = 0, group: str = "") -> Op:
-    """Returns `x` of process `root` on every process. The derivative is summed over all, since afterwards `x` is one value."""
+    """Returns `x` of process `root` on every process. The derivative is summed over all, since afterwards `x` is one value.
+
+    >>> ng.broadcast_from(ng.placeholder("N=2 H=3 W=4"), root=0).axes
+    Axes(N=2, H=3, W=4)
+    """
     return broadcast_from_record.build(as_op(x), root=int(root), group=group)

@@ -31,6 +31,11 @@ def computation(returns: Any, *args: Any, name: str | None = None) -> Computatio
     returns: an op, a list, tuple or set of ops, or None. args: placeholders and variables whose values are the arguments, in order; or the
     one word "all", for all placeholders in order of creation.
     Raises GraphError for a placeholder that is needed and not listed.
+
+    >>> import ngraph.transformers as ngt
+    >>> x = ng.placeholder(())
+    >>> float(ngt.make_transformer().add_computation(ng.computation(x + 1, x))(2))
+    3.0
     """
     roots = _roots(returns)
     if args == ("all",):

@@ -273,7 +273,11 @@ effect: OpDef = op(
 
 
 def print_values(*xs: Any, text: str = "") -> Op:
-    """Returns an op without a value that prints tensors, after `text`, when it runs: put it among the results, or into a `sequential`."""
+    """Returns an op without a value that prints tensors, after `text`, when it runs: put it among the results, or into a `sequential`.
+
+    >>> ng.print_values(ng.placeholder("H=3"), text="x:")
+    <effect: no value>
+    """
     return effect.build(*as_ops(xs), kind="print", text=text)
 
 
@@ -295,7 +299,11 @@ print_record: OpDef = op(
 
 
 def PrintOp(x: Any, prefix: str | None = None) -> Op:
-    """Returns `x`, printed after `prefix` whenever a computation needs its value; gradients pass through, and print nothing."""
+    """Returns `x`, printed after `prefix` whenever a computation needs its value; gradients pass through, and print nothing.
+
+    >>> ng.PrintOp(ng.placeholder("N=2 H=3 W=4"), prefix="x: ").axes
+    Axes(N=2, H=3, W=4)
+    """
     return print_record.build(as_op(x), text=prefix or "")
 
 

@@ -221,6 +221,10 @@ def conv(
     out: other axes for the result, {axis of x: axis}; by default the spatial axes keep their names, with another length.
     out_axes: the result's axes in another order. accumulate: the dtype of the sums. Raises AxisError.
     Source: the relation in the module's docstring.
+
+    >>> x, w = ng.placeholder("N=2 C=3 H=8 W=8"), ng.placeholder("K=5 C=3 R=3 S=3")
+    >>> ng.conv(x, w, {"H": "R", "W": "S"}, padding=1).axes
+    Axes(N=2, K=5, H=8, W=8)
     """
     (x, f), _ = arithmetic((x, filters), {})
     pairs = spatial_pairs(x, spatial, "conv")
@@ -276,6 +280,11 @@ def convolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes:
 
     conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them. Unknown lengths of `axes` are filled in.
     Raises AxisError for missing parameters, other numbers of axes, or lengths that disagree with the parameters. `conv` takes axes by name.
+
+    >>> by_side = {f"{what}_{d}": k for what, k in (("pad", 0), ("str", 1), ("dil", 1)) for d in "dhw"}
+    >>> x, w = ng.placeholder("C=3 D=1 H=8 W=8 N=2"), ng.placeholder("C=3 T=1 R=3 S=3 K=5")
+    >>> ng.convolution(by_side, x, w, ng.axes("K=5 M=? P=? Q=? N=2")).axes
+    Axes(K=5, M=1, P=6, Q=6, N=2)
     """
     return by_position(conv, "convolution", conv_params, inputs, filters, axes)
 

@@ -258,6 +258,13 @@ def ctc(activations: Any, labels: Any, activation_lens: Any, label_lens: Any, ax
     activation_lens, label_lens: numbers of time steps and labels of each sample; elements beyond are ignored.
     axes: the order of the result's axes. blank: the class that stands for no label.
     Only the activations have a gradient. Raises AxisError, DTypeError. Source: see the module.
+
+    >>> time = ng.make_axis(6, name="REC", recurrent=True)
+    >>> scores = ng.placeholder([time, *ng.axes("C=5 N=2")])
+    >>> labels = ng.constant([[1, 2], [3, 3]], "L=2 N=2", dtype="int32")
+    >>> steps, counts = (ng.constant([k, k], "N=2", dtype="int32") for k in (6, 2))
+    >>> ng.ctc(scores, labels, steps, counts).axes
+    Axes(N=2)
     """
     (x,), _ = floating((as_op(activations),), {})
     labels, steps, counts = (cast(as_op(a), dtypes.int32) for a in (labels, activation_lens, label_lens))

@@ -62,6 +62,10 @@ def deconv(
     Arguments are those of `conv`; padding is removed at either end (a number, (before, after), "valid", or a dict of those).
     out: axes for the result; known lengths may be longer by less than a stride. Raises AxisError.
     Source: M. Zeiler, D. Krishnan, G. Taylor, R. Fergus, "Deconvolutional networks" (CVPR 2010).
+
+    >>> x, w = ng.placeholder("N=2 K=5 P=4"), ng.placeholder("K=5 C=3 R=3")
+    >>> ng.deconv(x, w, {"P": "R"}, stride=2).axes
+    Axes(N=2, C=3, P=9)
     """
     (x, f), _ = arithmetic((x, filters), {})
     pairs = spatial_pairs(x, spatial, "deconv")
@@ -85,5 +89,10 @@ def deconvolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axe
     conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them, of the convolution whose adjoint this is. Unknown
     lengths of `axes` are filled in: (length - 1) * stride + (window - 1) * dilation + 1 - 2 * pad; given ones may be longer by less
     than a stride. Raises AxisError for missing parameters, other numbers of axes, other lengths. `deconv` takes axes by name.
+
+    >>> by_side = {f"{what}_{d}": k for what, k in (("pad", 0), ("str", 1), ("dil", 1)) for d in "dhw"}
+    >>> x, w = ng.placeholder("C=5 D=1 H=6 W=6 N=2"), ng.placeholder("C=5 T=1 R=3 S=3 K=3")
+    >>> ng.deconvolution(by_side, x, w, ng.axes("K=3 M=? P=? Q=? N=2")).axes
+    Axes(K=3, M=1, P=8, Q=8, N=2)
     """
     return by_position(deconv, "deconvolution", conv_params, inputs, filters, axes)

@@ -72,6 +72,9 @@ def constant(
     An array with named dims, such as xarray's, is matched to `axes` by name, or makes axes of these names.
     dtype: default: the array's own, float32 for Python numbers. docstring, metadata: notes for `op.metadata`.
     Raises AxisError where shape and axes disagree.
+
+    >>> ng.constant([[1, 2], [3, 4]], "H=2 W=2")
+    <constant: int64[H=2, W=2]>
     """
     return _constant(const, axes, dtype).described(name, docstring, metadata)
 
@@ -124,12 +127,20 @@ def filled(number: Any, axes: Any, dtype: DType) -> Op:
 
 
 def as_op(x: Any) -> Op:
-    """Returns `x` itself if it is an op, else a constant of it."""
+    """Returns `x` itself if it is an op, else a constant of it.
+
+    >>> ng.as_op(3.5)
+    <constant: float32[]>
+    """
     return x if isinstance(x, Op) else constant(x)
 
 
 def as_ops(xs: Any) -> tuple[Op, ...]:
-    """Returns each of them as an op, as `as_op` does."""
+    """Returns each of them as an op, as `as_op` does.
+
+    >>> [op.dtype for op in ng.as_ops([1, 2.0])]
+    [float32, float32]
+    """
     return tuple(as_op(x) for x in xs)
 
 
@@ -172,6 +183,9 @@ def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
     """Returns `x` cast to another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity for an equal dtype.
 
     saturate: values beyond the largest number of a float type become that number, not infinity or NaN.
+
+    >>> ng.function(ng.cast(ng.constant([1.7, -1.7], "H=2"), "int32"))()
+    ComputedArray([ 1, -1], dtype=int32)
     """
     x, d = as_op(x), as_dtype(dtype)
     if x.dtype is d:
@@ -561,27 +575,47 @@ def _truth(truth: Op, dtype: Any) -> Op:
 
 
 def equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`."""
+    """Returns x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`.
+
+    >>> ng.function(ng.equal(ng.arange(3, axis="H"), 1))()
+    ComputedArray([False,  True, False])
+    """
     return _truth(compare(x, y, kind="eq"), dtype)
 
 
 def less(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns x < y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x < y, as bool or as 0 and 1 of `dtype`; False at NaN.
+
+    >>> ng.function(ng.less(ng.arange(3, axis="H"), 1))()
+    ComputedArray([ True, False, False])
+    """
     return _truth(compare(x, y, kind="lt"), dtype)
 
 
 def less_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns x <= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x <= y, as bool or as 0 and 1 of `dtype`; False at NaN.
+
+    >>> ng.function(ng.less_equal(ng.arange(3, axis="H"), 1))()
+    ComputedArray([ True,  True, False])
+    """
     return _truth(compare(x, y, kind="le"), dtype)
 
 
 def greater(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns x > y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x > y, as bool or as 0 and 1 of `dtype`; False at NaN.
+
+    >>> ng.function(ng.greater(ng.arange(3, axis="H"), 1))()
+    ComputedArray([False, False,  True])
+    """
     return _truth(compare(y, x, kind="lt"), dtype)
 
 
 def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns x >= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x >= y, as bool or as 0 and 1 of `dtype`; False at NaN.
+
+    >>> ng.function(ng.greater_equal(ng.arange(3, axis="H"), 1))()
+    ComputedArray([False,  True,  True])
+    """
     return _truth(compare(y, x, kind="le"), dtype)
 
 
@@ -757,7 +791,11 @@ not_equal_record: OpDef = composite(
 
 
 def not_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns whether x differs from y, as bool or as 0 and 1 of `dtype`; True at NaN."""
+    """Returns whether x differs from y, as bool or as 0 and 1 of `dtype`; True at NaN.
+
+    >>> ng.function(ng.not_equal(ng.arange(3, axis="H"), 1))()
+    ComputedArray([ True, False,  True])
+    """
     return _truth(not_equal_record(x, y), dtype)
 
 
@@ -784,28 +822,48 @@ def inverted(x: Op) -> Op:
 
 
 def logical_and(x: Any, y: Any) -> Op:
-    """Returns True where both are true; numbers are true unless they are 0."""
+    """Returns True where both are true; numbers are true unless they are 0.
+
+    >>> ng.function(ng.logical_and(ng.constant([True, True], "H=2"), ng.constant([True, False], "H=2")))()
+    ComputedArray([ True, False])
+    """
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="and")
 
 
 def logical_or(x: Any, y: Any) -> Op:
-    """Returns True where at least one is true; numbers are true unless they are 0."""
+    """Returns True where at least one is true; numbers are true unless they are 0.
+
+    >>> ng.function(ng.logical_or(ng.constant([False, True], "H=2"), ng.constant([False, False], "H=2")))()
+    ComputedArray([False,  True])
+    """
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="or")
 
 
 def mod(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns the remainder with the sign of y; dtype as in `ng.add`."""
+    """Returns the remainder with the sign of y; dtype as in `ng.add`.
+
+    >>> ng.function(ng.mod(ng.constant([7, -7], "H=2"), 4))()
+    ComputedArray([3, 1])
+    """
     return remainder(x, y, dtype=dtype)
 
 
 def floordivide(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Returns floor(x / y), so that x = y * (x // y) + x % y; of integers an integer (0 where y is 0)."""
+    """Returns floor(x / y), so that x = y * (x // y) + x % y; of integers an integer (0 where y is 0).
+
+    >>> ng.function(ng.floordivide(ng.constant([7, -7], "H=2"), 2))()
+    ComputedArray([ 3, -4])
+    """
     (x, y), _ = arithmetic((x, y), {"dtype": dtype})
     return _quotient(x, y) if x.dtype.is_float else divide.build(x, y)
 
 
 def safelog(x: Any, limit: float = -50.0) -> Op:
-    """Returns log(x), at least `limit`: the log of max(x, exp(limit))."""
+    """Returns log(x), at least `limit`: the log of max(x, exp(limit)).
+
+    >>> ng.function(ng.safelog(ng.constant([1.0, 0.0], "H=2")))()
+    ComputedArray([  0., -50.])
+    """
     x = as_op(x)
     return maximum(log(maximum(x, math.exp(limit))), limit)
 

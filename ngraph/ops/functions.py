@@ -376,5 +376,9 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
 
 
 def logical_xor(x: Any, y: Any) -> Op:
-    """Returns True where exactly one is true; numbers are true unless they are 0."""
+    """Returns True where exactly one is true; numbers are true unless they are 0.
+
+    >>> ng.function(ng.logical_xor(ng.constant([True, True], "H=2"), ng.constant([True, False], "H=2")))()
+    ComputedArray([False,  True])
+    """
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="xor")

@@ -314,6 +314,9 @@ def take(x: Any, idx: Any, axis: Any, mode: str = "fill", out_axes: Any = None) 
 
     Several axes at once: `ng.take(x, (i, j), ("H", "W"))`, an index for each. mode: the meaning of indices outside, see the module.
     out_axes: the result's axes in another order. Raises AxisError, DTypeError for an index that is no integer.
+
+    >>> ng.function(ng.take(ng.constant([10, 20, 30], "H=3"), ng.constant([2, 0], "K=2"), "H"))()
+    ComputedArray([30, 10])
     """
     x = as_op(x)
     indices, along, mode = _places_along(x, idx, axis, mode, "take")
@@ -326,6 +329,10 @@ def put(x: Any, idx: Any, values: Any, axis: Any, combine: str = "set", mode: st
 
     Several axes at once: `ng.put(x, (i, j), values, ("H", "W"))`, an index for each. values: broadcast to the axes of `idx` and the other
     axes of `x`. If one position is set twice, either value may remain. Assigned to `x`, a variable, it is written in place.
+
+    >>> x, at = ng.zeros("H=4"), ng.constant([1, 3], "K=2")
+    >>> ng.function(ng.put(x, at, ng.ones("K=2"), "H"))()
+    ComputedArray([0., 1., 0., 1.], dtype=float32)
     """
     x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
     indices, along, mode = _places_along(x, idx, axis, mode, "put")
@@ -334,7 +341,12 @@ def put(x: Any, idx: Any, values: Any, axis: Any, combine: str = "set", mode: st
 
 
 def scatter_add(x: Any, idx: Any, values: Any, axis: Axis | str, mode: str = "fill") -> Op:
-    """Returns a copy of `x` with `values` added at the positions `idx` along `axis`; repeated positions accumulate. Otherwise as `put`."""
+    """Returns a copy of `x` with `values` added at the positions `idx` along `axis`; repeated positions accumulate. Otherwise as `put`.
+
+    >>> x, at = ng.zeros("H=3"), ng.constant([1, 1], "K=2")
+    >>> ng.function(ng.scatter_add(x, at, ng.ones("K=2"), "H"))()
+    ComputedArray([0., 2., 0.], dtype=float32)
+    """
     return put(x, idx, values, axis, combine="add", mode=mode)
 
 
@@ -389,6 +401,9 @@ def lookuptable(lut: Any, idx: Any, axes: Any, update: bool = True, pad_idx: int
     update: whether the table has a gradient. pad_idx: the row without a gradient.
     idx: integers; or float32 or float64 that are whole numbers, which are cast to int32 with a warning.
     Raises AxisError where the axes do not fit, DTypeError for an index of another dtype.
+
+    >>> ng.lookuptable(ng.ones("V=9 F=4"), ng.constant([3, 5], "N=2"), "F N").axes
+    Axes(F=4, N=2)
     """
     lut, idx = as_op(lut), _word_ids(as_op(idx))
     axes = own_or_new_axes((lut, idx), axes)
@@ -443,6 +458,11 @@ def one_hot(x: Any, axis: Axis | str, out_axes: Any = None) -> Op:
     """Returns float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; values outside give zeros.
 
     out_axes: the result's axes in another order. Raises AxisError where `x` has the axis already.
+
+    >>> ng.function(ng.one_hot(ng.constant([2, 0], "N=2"), "Y=3"))()
+    ComputedArray([[0., 1.],
+                   [0., 0.],
+                   [1., 0.]], dtype=float32)
     """
     result = one_hot_record(x, axis=as_axis(axis))
     return result if out_axes is None else axes_with_order(result, out_axes)

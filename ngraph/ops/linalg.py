@@ -111,6 +111,9 @@ def lu(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]:
     """Returns `(order, l, u)` with l u = x taken in `order`: the row of x for each row (int32), unit lower and upper triangles.
 
     l has `rows` and `inner`, u `inner` and `columns`; inner: a new axis or its name, by default called after both. By partial pivoting.
+
+    >>> [op.axes for op in ng.linalg.lu(ng.placeholder("i=3 j=3"), "i", "j", "k")]
+    [Axes(i=3), Axes(i=3, k=3), Axes(k=3, j=3)]
     """
     m = _matrices(x, rows, columns, "linalg.lu")
     packed, order, _ = parts(factorisation.lu.build(m.x, rows=m.rows, columns=m.columns))
@@ -142,7 +145,13 @@ def solve(a: Any, b: Any, rows: Any, columns: Any) -> Op:
 
 
 def inv(x: Any, rows: Any, columns: Any) -> Op:
-    """Returns the inverses of square matrices: Σ over `rows` of inverse[j, i] x[i, j'] is 1 where j is j'. `solve` is more exact."""
+    """Returns the inverses of square matrices: Σ over `rows` of inverse[j, i] x[i, j'] is 1 where j is j'. `solve` is more exact.
+
+    >>> a = ng.constant([[4.0, 2.0], [2.0, 3.0]], "i=2 j=2")
+    >>> ng.function(ng.linalg.inv(a, "i", "j"))()
+    ComputedArray([[ 0.375, -0.25 ],
+                   [-0.25 ,  0.5  ]])
+    """
     m = _matrices(x, rows, columns, "linalg.inv", square=True)
     other = beside(m.rows, "inv")
     return renamed(solve(m.x, _eye(m.rows, other, m.x.dtype), m.rows, m.columns), (other, m.rows))
@@ -156,14 +165,24 @@ def _diagonal(m: Matrices) -> tuple[Op, Op]:
 
 
 def det(x: Any, rows: Any, columns: Any) -> Op:
-    """Returns the determinants of square matrices: x's axes but `rows` and `columns`. The gradient of a singular matrix is not finite."""
+    """Returns the determinants of square matrices: x's axes but `rows` and `columns`. The gradient of a singular matrix is not finite.
+
+    >>> a = ng.constant([[4.0, 2.0], [2.0, 3.0]], "i=2 j=2")
+    >>> float(ng.function(ng.linalg.det(a, "i", "j"))())
+    8.0
+    """
     m = _matrices(x, rows, columns, "linalg.det", square=True)
     diagonal, swaps = _diagonal(m)
     return (prod(diagonal, reduction_axes=[m.rows]) * swaps).named("det")
 
 
 def slogdet(x: Any, rows: Any, columns: Any) -> tuple[Op, Op]:
-    """Returns the signs of the determinants of square matrices, and the logarithms of their absolute values, which do not overflow."""
+    """Returns the signs of the determinants of square matrices, and the logarithms of their absolute values, which do not overflow.
+
+    >>> a = ng.constant([[4.0, 2.0], [2.0, 3.0]], "i=2 j=2")
+    >>> [round(float(x), 3) for x in ng.function(list(ng.linalg.slogdet(a, "i", "j")))()]
+    [1.0, 2.079]
+    """
     m = _matrices(x, rows, columns, "linalg.slogdet", square=True)
     diagonal, swaps = _diagonal(m)
     return prod(sign(diagonal), reduction_axes=[m.rows]) * swaps, sum(log(absolute(diagonal)), reduction_axes=[m.rows])
@@ -173,6 +192,9 @@ def qr(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     """Returns `(q, r)`: orthogonal columns (`rows`, `inner`) and an upper triangle (`inner`, `columns`) whose product is x.
 
     inner: a new axis or its name, as long as the shorter of both. Signs are LAPACK's, which computes it on the host.
+
+    >>> [op.axes for op in ng.linalg.qr(ng.placeholder("i=5 j=3"), "i", "j", "k")]
+    [Axes(i=5, k=3), Axes(k=3, j=3)]
     """
     m = _matrices(x, rows, columns, "linalg.qr")
     q, r = parts(spectral.qr.build(m.x, rows=m.rows, columns=m.columns, inner=_inner(m, inner, minimum(m.rows.size, m.columns.size))))
@@ -184,6 +206,9 @@ def svd(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]
 
     u has `rows` and `inner`, v has `columns` and `inner`, so v is what others call Vᵀ, by names alone. inner: a new axis or its name, as
     long as the shorter of both. LAPACK computes it on the host. Gradients of u and v are infinite where singular values are equal.
+
+    >>> [op.axes for op in ng.linalg.svd(ng.placeholder("i=5 j=3"), "i", "j", "k")]
+    [Axes(i=5, k=3), Axes(k=3), Axes(j=3, k=3)]
     """
     m = _matrices(x, rows, columns, "linalg.svd")
     inner = _inner(m, inner, minimum(m.rows.size, m.columns.size))
@@ -196,6 +221,10 @@ def eigh(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
 
     The lower triangle is read. inner: a new axis or its name. LAPACK computes it on the host. Gradients of vectors are infinite where
     eigenvalues are equal.
+
+    >>> values, vectors = ng.linalg.eigh(ng.placeholder("i=3 j=3"), "i", "j", "e")
+    >>> values.axes, vectors.axes
+    (Axes(e=3), Axes(i=3, e=3))
     """
     m = _matrices(x, rows, columns, "linalg.eigh", square=True)
     w, v = parts(spectral.eigh.build(m.x, rows=m.rows, columns=m.columns, inner=_inner(m, inner, m.rows.size)))
@@ -206,13 +235,20 @@ def pinv(x: Any, rows: Any, columns: Any, rcond: float | None = None) -> Op:
     """Returns the pseudo-inverses of matrices, which map `rows` to `columns`: both axes stand in each other's place.
 
     rcond: singular values below it times the largest count as 0; by default the longer side times the dtype's epsilon.
+
+    >>> ng.linalg.pinv(ng.placeholder("i=5 j=3"), "i", "j").axes
+    Axes(j=3, i=5)
     """
     m = _matrices(x, rows, columns, "linalg.pinv")
     return spectral.pinv.build(m.x, rows=m.rows, columns=m.columns, rcond=None if rcond is None else float(rcond))
 
 
 def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
-    """Returns the x for which the sum of squares of a·x - b is least; of several the shortest. Axes as in `solve`; a has full rank."""
+    """Returns the x for which the sum of squares of a·x - b is least; of several the shortest. Axes as in `solve`; a has full rank.
+
+    >>> ng.linalg.lstsq(ng.placeholder("i=5 j=3"), ng.placeholder("i=5"), "i", "j").axes
+    Axes(j=3)
+    """
     m, right = _system(a, b, rows, columns, "linalg.lstsq", square=False)
     tall = m.columns.size == minimum(m.rows.size, m.columns.size)
     i, j = (m.rows, m.columns) if tall else (m.columns, m.rows)
@@ -224,7 +260,13 @@ def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
 
 
 def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
-    """Returns the n-th power of square matrices, by repeated squaring; of the inverse for n below 0, and the identity for 0."""
+    """Returns the n-th power of square matrices, by repeated squaring; of the inverse for n below 0, and the identity for 0.
+
+    >>> a = ng.constant([[1.0, 1.0], [0.0, 1.0]], "i=2 j=2")
+    >>> ng.function(ng.linalg.matrix_power(a, 3, "i", "j"))()
+    ComputedArray([[1., 3.],
+                   [0., 1.]])
+    """
     m = _matrices(x, rows, columns, "linalg.matrix_power", square=True)
     if not isinstance(n, int) or isinstance(n, bool):
         raise ArgumentError(f"linalg.matrix_power: {n!r} is no whole number", fix="use ng.linalg.eigh for other powers")
@@ -242,7 +284,12 @@ def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
 
 
 def matrix_norm(x: Any, rows: Any, columns: Any, ord: Any = "fro") -> Op:
-    """Returns the norms of matrices: `fro`, `nuc`, 1 and inf (the largest sum of a column, a row), 2, or -1, -2, -inf (the smallest)."""
+    """Returns the norms of matrices: `fro`, `nuc`, 1 and inf (the largest sum of a column, a row), 2, or -1, -2, -inf (the smallest).
+
+    >>> a = ng.constant([[3.0, 0.0], [0.0, 4.0]], "i=2 j=2")
+    >>> float(ng.function(ng.linalg.matrix_norm(a, "i", "j"))())
+    5.0
+    """
     m = _matrices(x, rows, columns, "linalg.matrix_norm")
     if ord == "fro":
         return sqrt(sum(m.x * m.x, reduction_axes=[m.rows, m.columns]))

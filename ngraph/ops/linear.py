@@ -115,6 +115,9 @@ def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
     that both have. The result has x's remaining axes, then y's. Contracting a batch axis by the second rule warns, and so does a dot
     that pairs no axis, which is written `x * y`; `ng.config(strict=True)` makes both errors. out_axes: the result's axes in
     another order. Raises AxisError for different lengths.
+
+    >>> ng.dot(ng.placeholder("N=2 H=3 W=4"), ng.placeholder("W=4 K=5")).axes
+    Axes(N=2, H=3, K=5)
     """
     (x, y), _ = arithmetic((x, y), {})
     pairs = [(a, a + 1) for a in x.axes if a + 1 in y.axes]
@@ -187,5 +190,9 @@ for _name, _function in (("__matmul__", lambda x, y: _checked_dot(x, y)), ("__rm
 
 
 def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
-    """Returns the axes of weights with which `dot(W, x)` maps `in_axes` to `out_axes`: out_axes, and the duals of in_axes."""
+    """Returns the axes of weights with which `dot(W, x)` maps `in_axes` to `out_axes`: out_axes, and the duals of in_axes.
+
+    >>> ng.linear_map_axes(ng.axes("C=3"), ng.axes("K=5"))
+    Axes(K=5, C'=3)
+    """
     return Axes.linear_map_axes(in_axes, out_axes)

@@ -84,7 +84,11 @@ softmax_record: OpDef = op(
 
 
 def softmax(x: Any, normalization_axes: Any = None) -> Op:
-    """Returns e to the x, divided by its sum over `normalization_axes`: all but batch and recurrent axes by default."""
+    """Returns e to the x, divided by its sum over `normalization_axes`: all but batch and recurrent axes by default.
+
+    >>> ng.function(ng.softmax(ng.constant([0.0, 0.0], "Y=2"), "Y"))()
+    ComputedArray([0.5, 0.5])
+    """
     (x,), _ = floating((as_op(x),), {})
     return softmax_record.build(x, axes=reduced_axes(x, normalization_axes, None, "softmax"))
 
@@ -199,6 +203,10 @@ def cross_entropy_multi(
     """Returns minus the sum of t times log(y), over all but batch and recurrent axes or all but `out_axes`; in bits with `usebits`.
 
     y: probabilities; where they are the result of `softmax`, the loss is computed from its logits. t: targets.
+
+    >>> y, t = ng.constant([0.5, 0.25, 0.25], "Y=3"), ng.constant([1.0, 0.0, 0.0], "Y=3")
+    >>> round(float(ng.function(ng.cross_entropy_multi(y, t, out_axes=()))()), 3)
+    0.693
     """
     (y, t), x, (kind, wide) = _given(y, t, softmax_record if enable_softmax_opt else None)
     _same_axes("cross_entropy_multi", y, t)
@@ -226,7 +234,12 @@ def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
 
 
 def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:
-    """Returns -(t log y + (1 - t) log(1 - y)) of each element; computed from the logits where y is the result of `sigmoid`."""
+    """Returns -(t log y + (1 - t) log(1 - y)) of each element; computed from the logits where y is the result of `sigmoid`.
+
+    >>> y, t = ng.constant([0.5, 0.25], "H=2"), ng.constant([1.0, 0.0], "H=2")
+    >>> ng.function(ng.cross_entropy_binary_inner(y, t))().round(3)
+    array([0.693, 0.288])
+    """
     loss, kind = _binary(y, t, enable_sig_opt)
     return cast(loss, kind)
 
@@ -234,7 +247,12 @@ def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enab
 def cross_entropy_binary(
     y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_sig_opt: bool = True, enable_diff_opt: bool = True
 ) -> Op:
-    """Returns the sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`."""
+    """Returns the sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`.
+
+    >>> y, t = ng.constant([0.5, 0.25], "H=2"), ng.constant([1.0, 0.0], "H=2")
+    >>> round(float(ng.function(ng.cross_entropy_binary(y, t, out_axes=()))()), 3)
+    0.981
+    """
     each, kind = _binary(y, t, enable_sig_opt)
     loss = sum(each, out_axes=out_axes)
     return cast(loss * (1 / math.log(2)) if usebits else loss, kind)

@@ -118,6 +118,9 @@ def einsum(*operands: Any, out_axes: Any = None) -> Op:
     einsum("H K, K N -> H N", x, y): names of axes, a comma between operands, `...` for all axes that are not named.
     einsum(x, y, out_axes=[H, N]): the result's axes, in this order. Axes of one name are matched. Three operands and more are contracted in
     pairs, greedily by the smallest product relative to its operands. Raises AxisError.
+
+    >>> ng.einsum(ng.placeholder("N=2 H=3 W=4"), ng.placeholder("H=3 K=5"), out_axes="N K").axes
+    Axes(N=2, K=5)
     """
     pattern = operands[0] if operands and isinstance(operands[0], str) else None
     given = operands[1:] if pattern is not None else operands
@@ -210,6 +213,9 @@ def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
     Left of the arrow are the names of x's axes, in any order; brackets split an axis that is not named, in order of appearance
     (parts that `flatten` joined are found by name). `...` stands for all other axes. On the right is the result's order; brackets join,
     the last fastest. lengths: of the parts, numbers or axes; one in each bracket may be left out. Raises AxisError.
+
+    >>> ng.rearrange(ng.placeholder("N=2 H=3 W=4"), "N H W -> (H W) N").axes
+    Axes(H*W=12, N=2)
     """
     x = as_op(x)
     left, right = (_groups(side, pattern) for side in _sides(pattern, "rearrange"))

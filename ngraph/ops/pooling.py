@@ -199,6 +199,9 @@ def max_pool(x: Any, window: Mapping[Any, Any], *, stride: Any = None, padding: 
     window: {axis: length}. stride: by default the window's length. padding: a number, (before, after), "same", "valid"; it is never
     the maximum. stride, padding, dilation: one for all, or a dict by axis. out: other axes for the result, {axis: axis}; by default
     the axes keep their names, with another length. The first of equal maxima has the gradient. Raises AxisError.
+
+    >>> ng.max_pool(ng.placeholder("N=2 H=6 W=8"), {"H": 2, "W": 2}).axes
+    Axes(N=2, H=3, W=4)
     """
     return _pool(max_record, x, window, stride, padding, dilation, out, "max_pool")
 
@@ -207,6 +210,9 @@ def avg_pool(x: Any, window: Mapping[Any, Any], *, stride: Any = None, padding: 
     """Returns the mean of each window along named axes, over its elements inside: padding does not count. Arguments as in `max_pool`.
 
     Integers and bool become float32. Raises AxisError.
+
+    >>> ng.avg_pool(ng.placeholder("N=2 H=6 W=8"), {"H": 2, "W": 2}).axes
+    Axes(N=2, H=3, W=4)
     """
     return _pool(avg_record, x, window, stride, padding, dilation, out, "avg_pool")
 
@@ -220,6 +226,12 @@ def pooling(poolparams: Mapping[str, Any], inputs: Any, axes: Any, docstring: st
     poolparams: op ("max" or "avg"); J T R S, the window's length along C D H W; pad_c pad_d pad_h pad_w; str_c str_d str_h str_w.
     The mean excludes padding. axes: the result's five, in the same order; unknown lengths are filled in.
     Raises AxisError for missing parameters, other numbers of axes, lengths that disagree with the parameters, an unknown op.
+
+    >>> window = {"op": "max", "J": 1, "T": 1, "R": 2, "S": 2}
+    >>> by_side = {f"{what}_{d}": k for what, k in (("pad", 0), ("str", 1)) for d in "cdhw"}
+    >>> x = ng.placeholder("C=3 D=1 H=8 W=8 N=2")
+    >>> ng.pooling({**window, **by_side}, x, ng.axes("C=3 M=? P=? Q=? N=2")).axes
+    Axes(C=3, M=1, P=7, Q=7, N=2)
     """
     x, axes = as_op(inputs), Axes(axes)
     needed(poolparams, ["op", *_SIDES.values(), *(f"{what}_{side}" for what in ("pad", "str") for side in _SIDES)], "pooling")

@@ -292,6 +292,9 @@ def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = Non
     x: axes, or a tensor whose axes are taken (or give `axes=`). dtype: a float dtype, float32 by default. The derivative is 0.
     seed: the numbers then depend only on it, the count of the call and the index: not on the transformer's seed, nor on other random
     ops. Two draws with one seed and equal axes are equal.
+
+    >>> ng.uniform(axes="N=2 H=3", low=-1.0, high=1.0).axes
+    Axes(N=2, H=3)
     """
     if low > high:
         raise ArgumentError(f"uniform numbers from {low} up to {high}", fix="take low <= high")
@@ -302,6 +305,9 @@ def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = Non
     """Returns random numbers from the normal distribution with this mean and standard deviation; all else as in `uniform`.
 
     Source: G. Box and M. Muller, "A note on the generation of random normal deviates" (1958).
+
+    >>> ng.normal(axes="N=2 H=3", loc=1.0, scale=2.0).axes
+    Axes(N=2, H=3)
     """
     if scale < 0:
         raise ArgumentError(f"a normal distribution with standard deviation {scale}", fix="take scale >= 0")
@@ -312,6 +318,9 @@ def bernoulli(x: Any = None, p: Any = 0.5, dtype: Any = None, axes: Any = None, 
     """Returns True with probability `p`, a number or a tensor; as `dtype`, bool by default; all else as in `uniform`.
 
     A dropout mask that keeps the mean: `ng.bernoulli(x, keep, dtype=x.dtype) / keep`.
+
+    >>> ng.bernoulli(axes="N=2 H=3", p=0.25).axes
+    Axes(N=2, H=3)
     """
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli with probability {p}", fix="take a probability from 0 to 1")
@@ -324,6 +333,9 @@ def randint(x: Any = None, low: int = 0, high: int = 2, dtype: Any = None, axes:
 
     dtype: an integer dtype that represents them, int32 by default. The bias of a number's probability is at most
     (high - low) / 2**32 of it. Raises DTypeError, and ValueError unless low < high <= low + 2**32.
+
+    >>> ng.randint(axes="N=2 H=3", low=0, high=10).axes
+    Axes(N=2, H=3)
     """
     return _drawn(randint_record, x, axes, as_dtype(dtype or dtypes.int32), seed, low=int(low), high=int(high))
 
@@ -332,6 +344,9 @@ def permutation(axis: Axis | str, seed: int | None = None) -> Op:
     """Returns the indices of `axis` in random order, int32; new in each call. `ng.take(x, ng.permutation(H), H)` shuffles x.
 
     They are sorted by random words. Two words are equal with a probability of 2**-32; then the smaller index stands first.
+
+    >>> ng.permutation("N=5").axes
+    Axes(N=5)
     """
     axis = as_axis(axis)
     inputs, stream = _source(seed)

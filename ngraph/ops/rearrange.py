@@ -99,7 +99,11 @@ iota_record: OpDef = op(
 
 
 def iota(axis: Axis | str, dtype: Any = dtypes.int32) -> Op:
-    """Returns 0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default."""
+    """Returns 0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default.
+
+    >>> ng.function(ng.iota("H=3"))()
+    ComputedArray([0, 1, 2], dtype=int32)
+    """
     axis, d = as_axis(axis), as_dtype(dtype)
     if d.kind == "bool":
         raise DTypeError("iota of bool", fix="take an integer dtype and compare it")
@@ -141,7 +145,11 @@ broadcast_record: OpDef = op(
 
 
 def broadcast(x: Any, axes: Any) -> Op:
-    """Returns `x` with these axes, in this order, repeated along those that it lacks. Raises AxisError where one of its axes is missing."""
+    """Returns `x` with these axes, in this order, repeated along those that it lacks. Raises AxisError where one of its axes is missing.
+
+    >>> ng.broadcast(ng.ones("H=3"), "N=2 H=3").axes
+    Axes(N=2, H=3)
+    """
     x = as_op(x)
     axes = own_or_new_axes(x, axes)
     missing = [a.label for a in x.axes if a not in axes]
@@ -156,7 +164,11 @@ def broadcast(x: Any, axes: Any) -> Op:
 
 
 def axes_with_order(x: Any, axes: Any) -> Op:
-    """Returns `x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`."""
+    """Returns `x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`.
+
+    >>> ng.axes_with_order(ng.placeholder("N=2 H=3 W=4"), "W N H").axes
+    Axes(W=4, N=2, H=3)
+    """
     x = as_op(x)
     axes = own_axes(x, axes, "axes_with_order")
     if not axes.is_equal_set(x.axes):
@@ -169,7 +181,11 @@ def axes_with_order(x: Any, axes: Any) -> Op:
 
 
 def expand_dims(x: Any, axis: Axis | str, dim: int = 0) -> Op:
-    """Returns `x` repeated along a new axis at position `dim`; `x` itself where it has the axis already."""
+    """Returns `x` repeated along a new axis at position `dim`; `x` itself where it has the axis already.
+
+    >>> ng.expand_dims(ng.ones("H=3"), "N=1").axes
+    Axes(N=1, H=3)
+    """
     x, axis = as_op(x), as_axis(axis)
     if axis in x.axes:
         return as_op(x)
@@ -264,7 +280,11 @@ def _by_position(x: Op, axes: Any, name: str) -> Axes:
 
 
 def cast_axes(x: Any, axes: Any) -> Op:
-    """Returns `x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ."""
+    """Returns `x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ.
+
+    >>> ng.cast_axes(ng.ones("H=3 W=4"), "P=3 Q=4").axes
+    Axes(P=3, Q=4)
+    """
     x = as_op(x)
     axes = _by_position(x, axes, "cast_axes")
     return _relabel(x, axes, "cast_axes")
@@ -278,7 +298,11 @@ def _renewed(old: Axis, new: Axis | str) -> Axis:
 
 
 def cast_role(x: Any, axes: Any) -> Op:
-    """Returns `x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ."""
+    """Returns `x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ.
+
+    >>> ng.cast_role(ng.ones("H=3 W=4"), "P=3 Q=4").axes
+    Axes(P=3, Q=4)
+    """
     x = as_op(x)
     axes = _by_position(x, axes, "cast_role")
     return _relabel(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
@@ -288,6 +312,9 @@ def map_roles(x: Any, axes_map: Mapping[Any, Any] = {}, **names: Any) -> Op:
     """Returns `x` with some axes renamed: {old: new}, both axes or names, or old=new; lengths stay.
 
     Raises AxisError for an axis that `x` lacks.
+
+    >>> ng.map_roles(ng.placeholder("N=2 H=3 W=4"), {"H": "P"}).axes
+    Axes(N=2, P=3, W=4)
     """
     x = as_op(x)
     new = {find_axis(x, old, "map_roles"): to for old, to in {**axes_map, **names}.items()}
@@ -687,6 +714,9 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:
 
     Sliced axes keep their name. axes: new axes for those that stay, by position. Raises AxisError for an index outside (where the
     length is still unknown there is no check, and reads beyond it give zeros).
+
+    >>> ng.tensor_slice(ng.placeholder("N=2 H=3 W=4"), [slice(None), 0, slice(1, 3)]).axes
+    Axes(N=2, W=2)
     """
     x = as_op(x)
     if len(slices) != len(x.axes):
@@ -700,7 +730,11 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:
 
 
 def slice_along_axis(x: Any, axis: Axis | str, idx: Any) -> Op:
-    """Returns `x` at one index of an axis, which is dropped, or at a slice of it, which keeps its name."""
+    """Returns `x` at one index of an axis, which is dropped, or at a slice of it, which keeps its name.
+
+    >>> ng.slice_along_axis(ng.placeholder("N=2 H=3 W=4"), "H", slice(1, 3)).axes
+    Axes(N=2, H=2, W=4)
+    """
     x = as_op(x)
     return _sliced(x, {find_axis(x, axis, "slice_along_axis"): idx}, "slice_along_axis")
 
@@ -757,7 +791,11 @@ for _name, _function in (("__getitem__", _getitem),):
 
 
 def flip(x: Any, axes: Any) -> Op:
-    """Returns `x` with the order along these axes (one, or several) reversed."""
+    """Returns `x` with the order along these axes (one, or several) reversed.
+
+    >>> ng.function(ng.flip(ng.arange(3, axis="H"), "H"))()
+    ComputedArray([2, 1, 0], dtype=int32)
+    """
     x = as_op(x)
     found = own_axes(x, axes, "flip")
     return _read(x, x.axes, {a: a.size - 1 - Idx(a) for a in found}) if found else x
@@ -773,7 +811,11 @@ def both_sides(padding: Any) -> tuple[int, int]:
 
 
 def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:
-    """Returns `x` where the indices along two axes are equal; `axis` stays, with the length of the shorter one."""
+    """Returns `x` where the indices along two axes are equal; `axis` stays, with the length of the shorter one.
+
+    >>> ng.function(ng.diagonal(ng.constant([[1, 2], [3, 4]], "H=2 W=2"), "H", "W"))()
+    ComputedArray([1, 4])
+    """
     x = as_op(x)
     a, b = find_axis(x, axis, "diagonal"), find_axis(x, other, "diagonal")
     if a == b:
@@ -879,6 +921,9 @@ def flatten(x: Any, axes: Any = None) -> Op:
     """Returns `x` with axes joined into one, in the order given, the last fastest; all of them by default.
 
     axes: axes of `x` to join; or the axes of the result, some of them joined ones as `flatten` makes. Raises AxisError.
+
+    >>> ng.flatten(ng.placeholder("N=2 H=3 W=4"), "H W").axes
+    Axes(N=2, H*W=12)
     """
     x = as_op(x)
     if axes is None:
@@ -900,7 +945,11 @@ def flatten(x: Any, axes: Any = None) -> Op:
 
 
 def flatten_at(x: Any, idx: int) -> Op:
-    """Returns `x` as a matrix: the axes before position `idx` joined, and those from it on; at either end, all joined into one."""
+    """Returns `x` as a matrix: the axes before position `idx` joined, and those from it on; at either end, all joined into one.
+
+    >>> ng.flatten_at(ng.placeholder("N=2 H=3 W=4"), 1).axes
+    Axes(N=2, H*W=12)
+    """
     x = as_op(x)
     at = idx if idx >= 0 else idx + len(x.axes)
     if not 0 <= at <= len(x.axes):
@@ -914,6 +963,9 @@ def unflatten(x: Any, axes: Any = None) -> Op:
     axes: the axes of the result; or one axis of `x`. By default every axis that `flatten` joined is split into its parts. An axis that
     was not joined can be split, too, if it is the only one missing in `axes` and the lengths multiply to its own.
     Raises AxisError.
+
+    >>> ng.unflatten(ng.flatten(ng.ones("N=2 H=3 W=4"), "H W")).axes
+    Axes(N=2, H=3, W=4)
     """
     x = as_op(x)
     if isinstance(axes, Axis) or isinstance(axes, str) and len(words(axes)) == 1:
@@ -1018,6 +1070,9 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
     """Returns tensors concatenated along `axis`, which each has, of any length; the other axes agree, in any order.
 
     The axis keeps its name. Promotes dtypes. Raises AxisError that names all tensors that do not fit.
+
+    >>> ng.concat_along_axis([ng.ones("H=2 W=4"), ng.ones("H=3 W=4")], "H").axes
+    Axes(H=5, W=4)
     """
     if not x_list:
         raise AxisError("concat_along_axis of no tensors", fix="give at least one")
@@ -1033,7 +1088,11 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
 
 
 def stack(x_list: Sequence[Any], axis: Axis | str, pos: int = 0) -> Op:
-    """Returns tensors of equal axes stacked along a new one at position `pos`, of that length. Promotes dtypes. Raises AxisError."""
+    """Returns tensors of equal axes stacked along a new one at position `pos`, of that length. Promotes dtypes. Raises AxisError.
+
+    >>> ng.stack([ng.ones("H=3"), ng.zeros("H=3")], "K").axes
+    Axes(K=2, H=3)
+    """
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
     xs, axis = common(as_ops(x_list)), make_axis(name=axis) if isinstance(axis, str) and "=" not in axis else as_axis(axis)

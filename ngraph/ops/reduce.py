@@ -144,22 +144,38 @@ def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = Non
 
 
 def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the sum, int32 for bool; other dtypes are kept. Axes as in the module."""
+    """Returns the sum, int32 for bool; other dtypes are kept. Axes as in the module.
+
+    >>> ng.function(ng.sum(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
+    ComputedArray([ 8, 14])
+    """
     return reduction(x, "add", reduction_axes, out_axes, dtype)
 
 
 def prod(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the product."""
+    """Returns the product.
+
+    >>> ng.function(ng.prod(ng.constant([[1, 5, 2], [7, 1, 7]], "N=2 H=3"), "H"))()
+    ComputedArray([10, 49])
+    """
     return reduction(x, "multiply", reduction_axes, out_axes, dtype)
 
 
 def max(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the maximum; ties share the gradient equally."""
+    """Returns the maximum; ties share the gradient equally.
+
+    >>> ng.function(ng.max(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
+    ComputedArray([5, 7])
+    """
     return reduction(x, "max", reduction_axes, out_axes, dtype)
 
 
 def min(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the minimum; ties share the gradient equally."""
+    """Returns the minimum; ties share the gradient equally.
+
+    >>> ng.function(ng.min(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
+    ComputedArray([1, 0])
+    """
     return reduction(x, "min", reduction_axes, out_axes, dtype)
 
 
@@ -174,13 +190,21 @@ def count(axes: Sequence[Axis], dtype: Any = dtypes.float32) -> Op:
 
 
 def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """Returns the number of elements that `sum` would reduce: without arguments the batch axis does not count, so [N] gives 1."""
+    """Returns the number of elements that `sum` would reduce: without arguments the batch axis does not count, so [N] gives 1.
+
+    >>> float(ng.function(ng.tensor_size(ng.ones("H=3 W=4")))())
+    12.0
+    """
     x = as_op(x)
     return count(reduced_axes(x, reduction_axes, out_axes, "tensor_size"))
 
 
 def batch_size(x: Any) -> Op:
-    """Returns the length of the batch axis, 1 where there is none."""
+    """Returns the length of the batch axis, 1 where there is none.
+
+    >>> ng.function(ng.batch_size(ng.ones("N=5 H=2")))()
+    ComputedArray(5., dtype=float32)
+    """
     return count(as_op(x).axes.batch_axes())
 
 
@@ -194,6 +218,9 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
     """Returns the mean over exactly the axes that `sum` would reduce, float64 for integers and bool, as in NumPy.
 
     16-bit floats are summed and divided in float32, and rounded once. dtype: x is cast to it first.
+
+    >>> ng.function(ng.mean(ng.constant([[1.0, 5.0], [7.0, 0.0]], "N=2 H=2"), "H"))()
+    ComputedArray([3. , 3.5])
     """
     x = averaged(x, dtype)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
@@ -201,7 +228,11 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
 
 
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the mean squared distance from the mean (biased); dtypes as in `mean`."""
+    """Returns the mean squared distance from the mean (biased); dtypes as in `mean`.
+
+    >>> ng.function(ng.variance(ng.constant([1.0, 3.0], "H=2"), reduction_axes="H"))()
+    ComputedArray(1.)
+    """
     x = averaged(x)
     gone = reduced_axes(x, reduction_axes, out_axes, "variance")
 
@@ -213,16 +244,28 @@ def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
 
 
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the square root of the sum of squares plus `eps`, differentiable at 0. Integers and bool become float32."""
+    """Returns the square root of the sum of squares plus `eps`, differentiable at 0. Integers and bool become float32.
+
+    >>> ng.function(ng.L2_norm(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
+    ComputedArray(5.)
+    """
     (x,), _ = floating((as_op(x),), {})
     return rounding_once(lambda x: sqrt(squared_L2(x, out_axes, reduction_axes) + eps))(x)
 
 
 def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the sum of absolute values; keeps the batch axis by default."""
+    """Returns the sum of absolute values; keeps the batch axis by default.
+
+    >>> ng.function(ng.L1_norm(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
+    ComputedArray(7.)
+    """
     return sum(absolute(x), reduction_axes, out_axes)
 
 
 def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the sum of squares; keeps the batch axis by default."""
+    """Returns the sum of squares; keeps the batch axis by default.
+
+    >>> ng.function(ng.squared_L2(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
+    ComputedArray(25.)
+    """
     return rounding_once(lambda x: sum(x * x, reduction_axes, out_axes))(as_op(x))

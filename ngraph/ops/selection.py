@@ -90,6 +90,10 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis | str, largest: bool = True) -
 
     k: their number, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
     to the chosen elements. Raises AxisError where k exceeds the length; an unknown length is not checked: results beyond it are zeros.
+
+    >>> values, places = ng.top_k(ng.constant([3, 9, 7], "H=3"), "H", 2)
+    >>> ng.function([values, places])()
+    [ComputedArray([9, 7]), ComputedArray([1, 2], dtype=int32)]
     """
     x = as_op(x)
     mine, k = find_axis(x, axis, "top_k"), as_axis(k)
@@ -112,6 +116,9 @@ def nonzero(x: Any, name: str | None = None) -> tuple[Op, ...]:
 
     They lie along one new axis, called `name`, whose length the computation determines. NaN is not 0.
     Raises AxisError for a tensor without axes.
+
+    >>> [op.axes for op in ng.nonzero(ng.placeholder("H=3 W=4"), "K")]
+    [Axes(K=?), Axes(K=?)]
     """
     x = as_op(x)
     if not x.axes:

@@ -113,12 +113,19 @@ def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any 
     reduction_axes, out_axes: as in `sum`; axes may stand second, too: `ng.argmax(x, "K")`.
     Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
     axes). Raises AxisError for axes that x lacks, or of length 0; the call checks an unknown length.
+
+    >>> ng.function(ng.argmax(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), reduction_axes="H"))()
+    ComputedArray([1, 0], dtype=int32)
     """
     return _where_best(x, "max", dtype, reduction_axes, out_axes)
 
 
 def argmin(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """Returns the position of the minimum; all else as in `argmax`."""
+    """Returns the position of the minimum; all else as in `argmax`.
+
+    >>> ng.function(ng.argmin(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), reduction_axes="H"))()
+    ComputedArray([0, 1], dtype=int32)
+    """
     return _where_best(x, "min", dtype, reduction_axes, out_axes)
 
 
@@ -212,6 +219,9 @@ def cumsum(x: Any, axis: Any, exclusive: bool = False, reverse: bool = False) ->
     """Returns the cumulative sum along `axis` (an Axis or its name); of bool int32.
 
     exclusive: each result excludes its own element. reverse: from the end. Raises AxisError for an axis that x lacks.
+
+    >>> ng.function(ng.cumsum(ng.arange(4, axis="H"), "H"))()
+    ComputedArray([0, 1, 3, 6], dtype=int32)
     """
     return _cumulated(x, "add", axis, exclusive, reverse, "cumsum")
 
@@ -329,6 +339,9 @@ def sort(x: Any, axis: Any, *values: Any, descending: bool = False) -> Any:
 
     values: tensors to be reordered with it, broadcast to the axes of x; then the result is a tuple, the sorted x first.
     Raises AxisError for an axis that x lacks, or values with more axes.
+
+    >>> ng.function(ng.sort(ng.constant([3, 1, 2], "H=3"), "H"))()
+    ComputedArray([1, 2, 3])
     """
     x = as_op(x)
     axis = find_axis(x, axis, "sort")

@@ -80,6 +80,9 @@ def placeholder(
 
     axes: the tensor's axes in the order of the caller's arrays; () for a scalar. Lengths may be unknown until the call.
     dtype: float32 by default. docstring, metadata: notes for `op.metadata`.
+
+    >>> ng.placeholder("N=? H=28", dtype="int32")
+    <placeholder: int32[N=?, H=28]>
     """
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     made = placeholder_record.build(axes=Axes(axes), dtype=d)
@@ -143,6 +146,9 @@ def variable(
     one; 0 by default. An array is copied now, so that later writes to it change nothing. One that nobody can write, as
     `np.load(path, mmap_mode="r")` gives it, is not copied: it stays in its file until the variable is written, and `cpu` packs it
     from there. docstring, metadata: notes for `op.metadata`. Raises AxisError for a value that does not fit.
+
+    >>> ng.variable("D=3 K=5", initial_value=ng.KaimingInit())
+    <variable: float32[D=3, K=5]>
     """
     return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)
 
@@ -155,12 +161,20 @@ def persistent_tensor(
     docstring: str | None = None,
     metadata: Notes = None,
 ) -> Op:
-    """Returns state like a `variable` that no optimizer trains."""
+    """Returns state like a `variable` that no optimizer trains.
+
+    >>> ng.persistent_tensor("K=3", initial_value=1.0).is_trainable
+    False
+    """
     return _stateful(axes, dtype, initial_value, False, True).described(name, docstring, metadata)
 
 
 def temporary(axes: Any = (), dtype: Any = None, name: Text = None, docstring: Text = None, metadata: Notes = None) -> Op:
-    """Returns state that is not saved."""
+    """Returns state that is not saved.
+
+    >>> ng.temporary("K=3").axes
+    Axes(K=3)
+    """
     return _stateful(axes, dtype, None, False, False).described(name, docstring, metadata)
 
 
@@ -209,6 +223,10 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
 
     The value may lack axes of the variable. Raises GraphError when `lvalue` is no variable, AxisError for axes that it lacks,
     DTypeError where a float would be truncated to an integer.
+
+    >>> w = ng.variable("K=3")
+    >>> ng.function(ng.sequential([ng.assign(w, w + 1), ng.value_of(w)]))()
+    ComputedArray([1., 1., 1.], dtype=float32)
     """
     if not isinstance(lvalue, Op) or lvalue.opdef is not variable_record:
         what = lvalue.label if isinstance(lvalue, Op) else repr(lvalue)
@@ -226,7 +244,12 @@ def _ops_of(ops: Any) -> tuple[Op, ...]:
 
 
 def doall(all: Iterable[Op]) -> Op:
-    """Returns an op that executes all of these, in no order. It has no value."""
+    """Returns an op that executes all of these, in no order. It has no value.
+
+    >>> a, b = ng.variable("K=2"), ng.variable("K=2")
+    >>> ng.function(ng.sequential([ng.doall([ng.assign(a, 1), ng.assign(b, 2)]), a + b]))()
+    ComputedArray([3., 3.], dtype=float32)
+    """
     return doall_record.build(*_ops_of(all))
 
 
@@ -234,6 +257,10 @@ def sequential(ops: Iterable[Op] = ()) -> Op:
     """Returns an op that executes these one after another, each seeing earlier assignments; its value is the last one's.
 
     An op runs at most once in a computation, at its place here, even if others use it.
+
+    >>> w = ng.variable(())
+    >>> float(ng.function(ng.sequential([ng.assign(w, w + 3), w * 2]))())
+    6.0
     """
     each = _ops_of(ops)
     if not each:
@@ -242,5 +269,9 @@ def sequential(ops: Iterable[Op] = ()) -> Op:
 
 
 def value_of(tensor: Any) -> Op:
-    """Returns the value of a tensor at this place in a `sequential` (a bare variable among results gives its value at the end)."""
+    """Returns the value of a tensor at this place in a `sequential` (a bare variable among results gives its value at the end).
+
+    >>> ng.function(ng.value_of(ng.variable("K=2", initial_value=3.0)))()
+    ComputedArray([3., 3.], dtype=float32)
+    """
     return value_of_record(as_op(tensor))

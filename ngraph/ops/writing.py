@@ -21,7 +21,12 @@ from ngraph.ops.state import assign, variable_record
 
 
 def fill(x: Op, scalar: Any) -> Op:
-    """Returns an op that sets every element of the variable to this number."""
+    """Returns an op that sets every element of the variable to this number.
+
+    >>> w = ng.variable("K=3")
+    >>> ng.function(ng.sequential([ng.fill(w, 2), ng.value_of(w)]))()
+    ComputedArray([2., 2., 2.], dtype=float32)
+    """
     if not isinstance(scalar, Op) and np.ndim(scalar):
         raise AxisError(f"fill with an array of shape {np.shape(scalar)}", fix="ng.assign takes arrays")
     return assign(x, scalar)
@@ -31,6 +36,10 @@ def init_tensor(tensor: Op, value: Any = None) -> Op:
     """Returns an op that sets the variable to `value` (a number, an array), or back to its initial value.
 
     Raises GraphError where the initial value is a function, which is called when the variable is first used.
+
+    >>> w = ng.variable("K=3", initial_value=1.0)
+    >>> ng.function(ng.sequential([ng.init_tensor(w, 5.0), ng.value_of(w)]))()
+    ComputedArray([5., 5., 5.], dtype=float32)
     """
     if value is None:
         value = tensor.attrs.get("initial_value")
@@ -64,6 +73,10 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
 
     item: as in `tensor[item]`: `...`, indices and slices by position, or a dict by axis. value: a number, an array, or an op
     whose axes are among those of the part. Raises GraphError where `tensor` is no variable, AxisError for axes that do not fit.
+
+    >>> w = ng.variable("K=3")
+    >>> ng.function(ng.sequential([ng.set_item(w, slice(0, 2), 5), ng.value_of(w)]))()
+    ComputedArray([5., 5., 0.], dtype=float32)
     """
     if not isinstance(tensor, Op) or tensor.opdef is not variable_record:
         raise GraphError(
