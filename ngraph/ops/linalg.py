@@ -74,7 +74,7 @@ def cholesky(x: Any, rows: Any, columns: Any) -> Op:
 
     >>> a = ng.constant([[4.0, 2.0], [2.0, 5.0]], ng.axes("i=2 j=2"))
     >>> ng.linalg.cholesky(a, "i", "j")
-    <cholesky: float32[i=2, j=2]>
+    <cholesky: float64[i=2, j=2]>
     """
     m = _matrices(x, rows, columns, "linalg.cholesky", square=True)
     return factorisation.cholesky.build(m.x, rows=m.rows, columns=m.columns)
