@@ -14,6 +14,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 import ngraph
+import ngraph.api
 from ngraph.errors import nearest
 from ngraph.op_graph.files import told
 from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops, help_of
@@ -101,7 +102,7 @@ def _gradient(record: OpDef) -> str:
 
 def section(record: OpDef, taken: dict[str, set[str]]) -> str:
     """Returns the reference of one op, in Markdown."""
-    facts = {"in Python": f"`ng.{record.name}`" if record.name in ngraph.__all__ else ""}
+    facts = {"in Python": f"`ng.{record.name}`" if record.name in ngraph.api.__all__ else ""}
     if record.samples:
         facts |= {"kinds of elements": ", ".join(record.kinds), "error bound": _bound(record)}
     facts["gradient"] = _gradient(record)
@@ -239,6 +240,6 @@ def _record(name: str) -> OpDef:
     public = getattr(ngraph.api, name.removeprefix("ng."), None)
     record = REGISTRY.get(name) or (public if isinstance(public, OpDef) else None)
     if record is None:
-        known = nearest(name, [*REGISTRY, *(n for n in ngraph.__all__ if isinstance(getattr(ngraph, n), OpDef))])
+        known = nearest(name, [*REGISTRY, *(n for n in ngraph.api.__all__ if isinstance(getattr(ngraph, n), OpDef))])
         raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
     return record
