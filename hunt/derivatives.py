@@ -11,6 +11,7 @@ A case of kind "edge" is one function at zeros, infinities, NaN and ties, compar
 """
 
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,7 +53,24 @@ def draw(seed: int) -> Any:
     while True:
         case = _composition(d)
         if case is not None:
+            return _opened(case, seed)
+
+
+def _opened(case: Any, seed: int) -> Any:
+    """Returns the case with some axes of open length: of those that placeholders alone have, where all its steps have a type without it."""
+    fixed = {a for x in case["leaves"] if x["kind"] != "placeholder" for a in x["axes"]}
+    there = {a for x in case["leaves"] for a in x["axes"]}
+    r = random.Random(seed)  # of its own, so that the compositions of seeds stay
+    chosen = [a for a in case["lengths"] if a in there - fixed and r.random() < 0.5]
+    if any("assign" in line or "effects" in line for line in _lines(case)):  # a helper's own variable, which needs lengths
+        return case
+    made = {**case, "open": chosen}
+    if chosen:
+        try:
+            _built(made)
+        except (ng.NgraphError, TypeError):  # numpy and lists of lengths that a step makes
             return case
+    return made if chosen else case
 
 
 def _leaf(d: Draw, base: Sequence[str]) -> Any:
@@ -297,16 +315,18 @@ def _by_torch(case: Any, by: Sequence[int]) -> tuple[list[Any], list[Any]]:
 
 def _lines(case: Any) -> list[str]:
     """Returns the program that computes `outputs`, `first` and `second`; `V` has the arrays of leaves, `W` of weights, `D` directions."""
-    lines = [f'{a} = ng.make_axis({n}, name="{a}")' for a, n in case["lengths"].items()]
+    open_ = case.get("open", ())
+    lines = [f'{a} = ng.make_axis({None if a in open_ else n}, name="{a}")' for a, n in case["lengths"].items()]
+    given = "hold" if open_ else "ng.constant"
     shapes: list[tuple[str, ...]] = []
     for k, leaf in enumerate(case["leaves"]):
-        axes, given = text(leaf["axes"]), f"V[{k}]"
+        axes, array = text(leaf["axes"]), f"V[{k}]"
         shapes.append(tuple(leaf["axes"]))
         lines.append(
             {
                 "placeholder": f'v{k} = ng.placeholder({axes}, dtype="float64")',
-                "variable": f'v{k} = ng.variable({axes}, dtype="float64", initial_value={given})',
-                "constant": f"v{k} = ng.constant({given}, {axes})",
+                "variable": f'v{k} = ng.variable({axes}, dtype="float64", initial_value={array})',
+                "constant": f"v{k} = ng.constant({array}, {axes})",
                 "number": f"v{k} = ng.constant({leaf['value']})",
             }[leaf["kind"]]
         )
@@ -317,7 +337,7 @@ def _lines(case: Any) -> list[str]:
     names = [f"v{k}" for k in range(len(shapes))]
 
     def weight(n: int, w: Any) -> str:
-        return f"v{w}" if isinstance(w, int) else f"ng.constant(W[{n}], {text(w['axes'])})"
+        return f"v{w}" if isinstance(w, int) else f"{given}(W[{n}], {text(w['axes'])})"
 
     weights = [weight(n, w) for n, w in enumerate(case["weights"]) if w is not None]
     outputs, by = (text([names[k] for k in case[what]]) for what in ("outputs", "by"))
@@ -329,7 +349,7 @@ def _lines(case: Any) -> list[str]:
     lines.append(f"outputs = {outputs}")
     if case["second"]:
         lines += [
-            "total = sum(ng.sum(g * ng.constant(d, g.axes), out_axes=()) for g, d in zip(first, D))",
+            f"total = sum(ng.sum(g * {given}(d, g.axes), out_axes=()) for g, d in zip(first, D))",
             f"second = ng.deriv(total, {text([names[k] for k in case['second']])})",
         ]
     else:
@@ -348,21 +368,39 @@ def _namespace(case: Any) -> dict[str, Any]:
         "W": [None if w is None or isinstance(w, int) else np.array(w["value"], np.float64) for w in case["weights"]],
         "D": [_direction(base[k][1].shape, n) for n, k in enumerate(shaped)],
     }
-    exec(compile(HELPERS, "<hunt>", "exec"), space)
+    exec(compile(HELPERS + HOLD, "<hunt>", "exec"), space)
+    return space
+
+
+HOLD = """
+extra = []  # placeholders of open lengths, each with its array
+
+
+def hold(array, axes):
+    extra.append((ng.placeholder(axes, dtype="float64"), array))
+    return extra[-1][0]
+
+"""
+
+
+def _built(case: Any) -> dict[str, Any]:
+    """Returns the names of the program, the graph made."""
+    space = _namespace(case)
+    for line in _lines(case):
+        exec(compile(line, "<hunt>", "exec"), space)
     return space
 
 
 def _by_ngraph(case: Any) -> tuple[list[Any], list[Any], list[Any], list[int]]:
     """Returns outputs, first and second derivatives, and for each of `by` the first value that is the same op."""
-    space = _namespace(case)
-    for line in _lines(case):
-        exec(compile(line, "<hunt>", "exec"), space)
+    space = _built(case)
     ops = [space[f"v{k}"] for k in range(len(case["leaves"]) + len(case["steps"]))]
     by = [next(j for j, o in enumerate(ops) if o is ops[k]) for k in case["by"]]
     held = [k for k, x in enumerate(case["leaves"]) if x["kind"] == "placeholder"]
     results = [*space["outputs"], *space["first"], *space["second"]]
     with ngt.make_transformer_factory(case["transformer"])() as transformer:
-        made = transformer.computation(results, *(ops[k] for k in held))(*(space["V"][k] for k in held))
+        more, arrays = zip(*space["extra"], strict=True) if space["extra"] else ((), ())
+        made = transformer.computation(results, *(ops[k] for k in held), *more)(*(space["V"][k] for k in held), *arrays)
     n, m = len(space["outputs"]), len(space["first"])
     arrays = [np.asarray(x, np.float64) for x in made]
     return arrays[:n], arrays[n : n + m], arrays[n + m :], by
@@ -465,6 +503,8 @@ def smaller(case: Any) -> Iterator[Any]:
     if "edge" in case:
         yield from edges.smaller(case)
         return
+    for a in case.get("open", ()):
+        yield {**case, "open": [b for b in case["open"] if b != a]}
     if case["second"]:
         yield {**case, "second": []}
         if len(case["second"]) > 1:
@@ -525,6 +565,7 @@ def program(case: Any) -> str:
         by = case["by"]
     first, second = _by_torch(case, by)
     held = [k for k, x in enumerate(case["leaves"]) if x["kind"] == "placeholder"]
+    extra = ["*(p for p, _ in extra)", "*(a for _, a in extra)"] if case.get("open") else []
     used = any("REGISTRY" in line for line in _lines(case))
     wanted = [x.tolist() for x in (*first, *second)]
     given = {name: [None if x is None else x.tolist() for x in space[name]] for name in "VWD"}
@@ -535,11 +576,12 @@ def program(case: Any) -> str:
             "import ngraph.transformers as ngt",
             *(["from ngraph.op_graph.opdef import REGISTRY"] if used else []),
             HELPERS,
+            *([HOLD] if case.get("open") else []),
             *(f"{name} = [None if x is None else np.array(x) for x in {values}]" for name, values in given.items()),
             *_lines(case),
             f'transformer = ngt.make_transformer_factory("{case["transformer"]}")()',
-            f"compute = transformer.computation([*first, *second], {', '.join(f'v{k}' for k in held)})",
-            f"for got, wanted in zip(compute({', '.join(f'V[{k}]' for k in held)}), {wanted}):",
+            f"compute = transformer.computation([*first, *second], {', '.join([*(f'v{k}' for k in held), *extra[:1]])})",
+            f"for got, wanted in zip(compute({', '.join([*(f'V[{k}]' for k in held), *extra[1:]])}), {wanted}):",
             '    print(np.asarray(got).tolist(), "wanted", wanted)',
             "",
         ]
