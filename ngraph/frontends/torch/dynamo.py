@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
+from ngraph.config import config
 from ngraph.errors import NgraphWarning, SettingError, UnsupportedError, nearest
 from ngraph.frontends.torch import private, recurrent, table
 from ngraph.frontends.torch import translate as translate  # its modules register
@@ -17,7 +20,14 @@ from ngraph.frontends.torch.steps import CompiledGraph
 from ngraph.transformers.base import Transformer, make_transformer, make_transformer_factory
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-OPTIONS: dict[str, tuple[Any, ...]] = {"fallback": ("warn", "error", "silent"), "transformer": ()}
+OPTIONS: dict[str, tuple[Any, ...]] = {  # the values that each takes; any where there are none
+    "fallback": ("warn", "error", "silent"),
+    "transformer": (),
+    "threads": (),
+    "tune": (True, False),
+    "exact": (True, False),
+}
+TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 ASKED_BY_TORCH = ("guard_filter_fn",)  # options that Dynamo takes for itself
 
 _transformers: dict[str, Transformer] = {}
@@ -29,7 +39,7 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
     if mode is not None and mode not in MODES:
         near = nearest(str(mode), MODES)
         raise SettingError(f"there is no mode {mode!r}", fix=f"write {near!r}" if near else f"there are {', '.join(MODES)}")
-    found = {"fallback": "warn", "transformer": ""}
+    found = {"fallback": "warn", "transformer": "", "threads": None, "tune": mode in TUNED, "exact": None}
     for name, value in (options or {}).items():
         if name in ASKED_BY_TORCH:
             continue
@@ -38,12 +48,21 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
             raise SettingError(f"there is no option {name!r}", fix=f"write {near!r}" if near else f"there are {', '.join(OPTIONS)}")
         if OPTIONS[name] and value not in OPTIONS[name]:
             raise SettingError(f"the option {name!r} is {value!r}", fix=f"it takes {', '.join(map(repr, OPTIONS[name]))}")
+        if name == "threads" and not (type(value) is int and value > 0):
+            raise SettingError(f"the option 'threads' is {value!r}", fix="it takes a whole number above 0")
         found[name] = value
     return found
 
 
-def transformer_of(name: str) -> Transformer:
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options as settings of `ngraph.config`; what is not given is as it is set elsewhere."""
+    named = {"num_threads": given["threads"] or torch.get_num_threads(), "tune": given["tune"] or None, "exact": given["exact"]}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def transformer_of(given: Mapping[str, Any]) -> Transformer:
     """Returns the transformer that all graphs of a process share. Raises UnsupportedError for an unknown name."""
+    name = given["transformer"]
     if name not in _transformers:
         _transformers[name] = make_transformer_factory(name)() if name else make_transformer()
     return _transformers[name]
@@ -78,11 +97,13 @@ private.take_recurrent_layers(backend)
 def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> CompiledGraph:
     """Returns a graph of ATen's as segments, with what torch runs reported."""
     start = time.perf_counter()
-    segments = Segments(graph, transformer_of(given["transformer"]))
-    left = list(segments.left.values())
-    if left and given["fallback"] == "error":
-        raise refused(left)
-    made = segments.compiled()
+    settings = settings_of(given)
+    with config(**settings):
+        segments = Segments(graph, transformer_of(given), settings)
+        left = list(segments.left.values())
+        if left and given["fallback"] == "error":
+            raise refused(left)
+        made = segments.compiled()
     about.seconds["translation"] = time.perf_counter() - start
     about.fill(segments, made)
     if left and given["fallback"] == "warn":

@@ -6,9 +6,12 @@ import json
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
+from inspect import signature
+from itertools import count
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +20,7 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
+from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -34,6 +38,7 @@ from torch.utils._pytree import (
 )
 
 _nesting = threading.RLock()
+_numbers = count()  # of functions with code of their own
 
 TESTED = "2.13"  # the version of torch that the tests run with
 
@@ -107,6 +112,90 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
         keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )
     return made(gm, inputs)
+
+
+class Joint(NamedTuple):
+    """A graph of ATen's that computes a loss and its gradients.
+
+    graph      its placeholders are the parameters, then the other tensors; it gives the loss, and writes tensors by `copy_` at its end
+    gradients  the node of each parameter's gradient, by its place; None where the loss does not depend on it
+    """
+
+    graph: Any
+    gradients: list[Any]
+
+
+class _Held(torch.nn.Module):  # type: ignore[misc]  # for mypy without torch
+    """A graph of Dynamo's as a module that has all of its inputs."""
+
+    def __init__(self, gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]):
+        super().__init__()
+        self.names = {k: f"p{k}" for k in parameters} | {k: f"b{k}" for k in others}
+        for k, t in parameters.items():
+            self.register_parameter(f"p{k}", t)
+        for k, t in others.items():
+            self.register_buffer(f"b{k}", t)
+        self.run = [gm]  # in a list: its own modules are none of this one
+
+    def forward(self) -> Any:
+        return self.run[0](*[getattr(self, self.names[k]) for k in sorted(self.names)])
+
+
+def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> Joint:
+    """Returns a graph of Dynamo's, whose first output is a loss, with its gradients. The tensors are given by their place in its inputs."""
+    with torch.enable_grad():
+        graph, about = aot_export_module(
+            _Held(gm, parameters, others), (), decompositions=decompositions(), trace_joint=True, output_loss_index=0
+        )
+    backward = about.backward_signature
+    assert backward is not None
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
+        graph.graph.erase_node(node)  # Dynamo's guards say as much
+    graph.graph.eliminate_dead_code()
+    nodes = {n.name: n for n in graph.graph.nodes}
+    inputs = dict(zip([*[f"p{k}" for k in parameters], *[f"b{k}" for k in others]], nodes.values(), strict=False))
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    with graph.graph.inserting_before(output):
+        for node, name in about.buffers_to_mutate.items():
+            graph.graph.call_function(torch.ops.aten.copy_.default, (inputs[name], nodes[node]))
+    output.args = ((nodes[about.user_outputs[0]],),)  # not `loss_output`, which forgets the buffers before it
+    by_parameter = {name: nodes[node] for node, name in backward.gradients_to_parameters.items()}
+    return Joint(graph, [by_parameter.get(f"p{k}") for k in parameters])
+
+
+def initialise(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> None:
+    """Makes the optimizer's state of parameters that have none, as its first step does."""
+    wanted = set(parameters)
+    for group in optimizer.param_groups:
+        new = [p for p in group["params"] if p in wanted and not optimizer.state.get(p)]
+        if not new:
+            continue
+        held = [p.grad for p in new]
+        try:
+            for p in new:
+                p.grad = torch.zeros_like(p)
+            many = len(signature(optimizer._init_group).parameters) - 1  # a list for each kind of tensor
+            optimizer._init_group({**group, "params": new}, *[[] for _ in range(many)])
+        finally:
+            for p, grad in zip(new, held, strict=True):
+                p.grad = grad
+
+
+def stepped(optimizer: torch.optim.Optimizer) -> None:
+    """Tells learning-rate schedulers that the optimizer has made a step."""
+    optimizer._opt_called = True
+
+
+def hooked(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> bool:
+    """Whether functions of the user's have to be called around a step, or with gradients."""
+    around = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return bool(around) or any(p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None) for p in parameters)
+
+
+def own_code(function: Any) -> Any:
+    """Returns a function with code of its own: Dynamo counts compilations, and keeps guards, by code."""
+    code = function.__code__.replace(co_name=f"{function.__name__}_{next(_numbers)}")
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
 
 
 def written(tensors: Iterable[torch.Tensor]) -> None:

@@ -39,11 +39,12 @@ class Segments:
     """A graph cut into segments, compiled by `compiled`.
 
     left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
-    settings  of `ngraph.config` for its computations
+    settings  of `ngraph.config` for its computations             extra  placeholders of inputs that follow those of the graph
     """
 
     def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None):
         self.gm, self.transformer, self.settings = gm, transformer, dict(settings or {})
+        self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)
         self.inputs = [n for n in self.nodes if n.op == "placeholder"]
         self.output = next(n for n in self.nodes if n.op == "output")
@@ -164,7 +165,7 @@ class Segments:
         level = self._levels()
         wanted = self._wanted(level)
         written, copied = self._writes(level, wanted)
-        slot_of = {node: k for k, node in enumerate(self.inputs)}
+        slot_of: dict[Any, int] = {x: k for k, x in enumerate([*self.inputs, *self.extra])}
         for node in self.nodes:
             if node not in slot_of and (node in wanted or node.op == "get_attr"):
                 slot_of[node] = len(slot_of)
@@ -183,7 +184,7 @@ class Segments:
         outputs = [self._argument(a, slot_of) for a in self.output.args[0]]
         self._free(steps, outputs)
         kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr"]
-        return CompiledGraph(steps, len(self.inputs), self.symbols, outputs, kept)
+        return CompiledGraph(steps, len(self.inputs) + len(self.extra), self.symbols, outputs, kept)
 
     def _writes(self, level: Mapping[Node, int], wanted: set[Node]) -> tuple[list[Node], list[Node]]:
         """Returns the writes into inputs that our segments do where the inputs lie, and those that torch does by copies at the end.
@@ -223,7 +224,7 @@ class Segments:
                 return False
         return True
 
-    def _copies(self, copied: Sequence[Node], slot_of: dict[Node, int]) -> list[TorchStep]:
+    def _copies(self, copied: Sequence[Node], slot_of: dict[Any, int]) -> list[TorchStep]:
         """Returns the steps of torch that write inputs at the end; what is written elsewhere is copied before."""
         steps = []
         targets = {n.args[0] for n in copied}
@@ -310,7 +311,7 @@ class Segments:
 
     # ---- segments
     def _ours(
-        self, ours: Sequence[Node], gives: Sequence[Node], writes: Sequence[Node], slot_of: Mapping[Node, int], reading: Reading | None
+        self, ours: Sequence[Node], gives: Sequence[Node], writes: Sequence[Node], slot_of: Mapping[Any, int], reading: Reading | None
     ) -> OurStep:
         if reading is None:
             reading = Reading(self.constants)
@@ -342,18 +343,24 @@ class Segments:
                 reading.hole(n.args[0])
             hole, _ = reading.holes[n.args[0]]
             written[hole] = reading.like(n.args[1], hole)
+        written |= self.besides(reading)
         used = used_holes([*results, *written.values()], [op for op, _ in reading.holes.values()]) | written.keys()
         holes = {n: hole for n, hole in reading.holes.items() if hole[0] in used}
         for op, order in holes.values():
             if order != tuple(range(len(order))):
                 orders[op] = [op.axes[k] for k in order]
         lengths = reading.lengths([op for op, _ in holes.values()])
-        parameters = [*[op for op, _ in holes.values()], *lengths.values()]
+        parameters = [*[op for op, _ in holes.values()], *self.extra, *lengths.values()]
         computation = self.transformer.computation(results, *parameters, writes=written, orders=orders, array_type=torch.Tensor)
         self.computations.append(computation)
         settings = {**self.settings, "lengths": "open" if reading.g.symbols else "first"}
-        takes, targets = [slot_of[n] for n in holes], [slot_of[n.args[0]] for n in writes]
+        node_of = {op: n for n, (op, _) in holes.items()}
+        takes, targets = [slot_of[x] for x in (*holes, *self.extra)], [slot_of[node_of.get(op, op)] for op in written]
         return OurStep(computation, takes, list(lengths), forms, targets, len(ours), settings)
+
+    def besides(self, reading: Reading) -> dict[Any, Any]:
+        """Returns what the segment writes beside what the graph writes: values by placeholder, of `reading` or of `extra`."""
+        return {}
 
     def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result, tuple[int, ...] | None]:
         """Returns a node's tensor as an op, the way from its array, and the order of its axes in memory, where it is another."""
@@ -381,12 +388,12 @@ class Segments:
         length = reading.g.length(n)
         return length if isinstance(length, int) else Length(length)
 
-    def _torch(self, node: Node, slot_of: Mapping[Node, int]) -> TorchStep:
+    def _torch(self, node: Node, slot_of: Mapping[Any, int]) -> TorchStep:
         target = torch.ops.aten.reshape.default if name_of(node) == "aten.view.default" else node.target
         args, named = self._argument(node.args, slot_of), self._argument(node.kwargs, slot_of)
         return TorchStep(target, args, named, slot_of[node])
 
-    def _argument(self, a: Any, slot_of: Mapping[Node, int]) -> Any:
+    def _argument(self, a: Any, slot_of: Mapping[Any, int]) -> Any:
         if isinstance(a, Node):
             if self.kind[a] == "write":
                 a = a.args[0]

@@ -1,5 +1,7 @@
 """The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
 
+import warnings
+
 import torch
 
 from ngraph.frontends.torch import backend, private, report, reset
@@ -56,3 +58,30 @@ def test_dynamo_takes_recurrent_layers_for_us_alone():
     assert not torch._dynamo.config.allow_rnn
     torch.compile(torch.nn.GRU(2, 3), backend=backend, fullgraph=True, options={"fallback": "error"})(torch.ones(4, 2))
     assert len(report().functions) == 1 and not torch._dynamo.config.allow_rnn
+
+
+def test_an_optimizers_state_is_made_as_its_first_step_makes_it():
+    for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.NAdam, torch.optim.Adafactor, torch.optim.Adagrad):
+        p, q = torch.nn.Parameter(torch.ones(3, 2)), torch.nn.Parameter(torch.ones(3, 2))
+        made, wanted = kind([p], 0.1), kind([q], 0.1)
+        private.initialise(made, [p])
+        q.grad = torch.zeros(3, 2)
+        wanted.step()
+        assert p.grad is None and made.state[p].keys() >= wanted.state[q].keys()
+        assert {name: t.shape for name, t in made.state[p].items()} == {name: t.shape for name, t in wanted.state[q].items()}
+
+
+def test_a_scheduler_takes_it_that_a_step_was_made():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    private.stepped(optimizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scheduler.step()
+
+
+def test_a_written_tensor_has_another_version():
+    x = torch.ones(3)
+    before = x._version
+    private.written((x,))
+    assert x._version > before

@@ -1,0 +1,249 @@
+"""`compile_step`: the losses, parameters, buffers and optimizer states of eager."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+
+import ngraph as ng
+from ngraph.errors import ArgumentError, SettingError, UnsupportedError
+from ngraph.frontends.torch import report, reset
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    reset()
+
+
+def perceptron():
+    return torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 4))
+
+
+def batches(count, size=5):
+    return [(torch.randn(size, 6), torch.randint(4, (size,))) for _ in range(count)]
+
+
+def eager(model, loss, optimizer, batch, clip=None):
+    optimizer.zero_grad()
+    found = loss(model(*batch[:-1]), batch[-1])
+    found.backward()
+    if clip is not None:
+        clip(model.parameters())
+    optimizer.step()
+    return found.item()
+
+
+def same_state(ours, theirs, rtol=1e-4, atol=1e-5):
+    """The state dicts of two optimizers have the same keys and values."""
+    a, b = ours.state_dict(), theirs.state_dict()
+    assert a["param_groups"] == b["param_groups"] and a["state"].keys() == b["state"].keys()
+    for k, state in b["state"].items():
+        assert a["state"][k].keys() == state.keys()
+        for name, t in state.items():
+            if t is not None:
+                torch.testing.assert_close(a["state"][k][name], t, rtol=rtol, atol=atol)
+
+
+OPTIMIZERS = {
+    "SGD": {"momentum": 0.9, "dampening": 0.2, "weight_decay": 0.01},
+    "SGD plain": {},
+    "SGD nesterov": {"momentum": 0.9, "nesterov": True, "maximize": True},
+    "Adam": {"amsgrad": True, "weight_decay": 0.1},
+    "AdamW": {},
+    "Adagrad": {"lr_decay": 0.1, "weight_decay": 0.1},
+    "RMSprop": {"centered": True, "momentum": 0.9},
+    "NAdam": {"decoupled_weight_decay": True, "weight_decay": 0.1},
+    "Adafactor": {"weight_decay": 0.1},
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_optimizer(kind):
+    plain = perceptron()
+    ours = copy.deepcopy(plain)
+    made = [getattr(torch.optim, kind.split()[0])(net.parameters(), 0.02, **OPTIMIZERS[kind]) for net in (plain, ours)]
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, made[1])
+    at = [p.data_ptr() for p in ours.parameters()]
+    for batch in batches(5):
+        assert abs(eager(plain, loss, made[0], batch) - step(*batch).item()) < 1e-5
+    for p, q in zip(plain.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5)
+    assert [p.data_ptr() for p in ours.parameters()] == at and all(p.grad is None for p in ours.parameters())
+    same_state(made[1], made[0])
+    assert [g.made.calls for f in report().functions for g in f.graphs] == [5] and not report().in_torch
+
+
+def test_schedulers_groups_and_state_that_is_loaded():
+    plain = perceptron()
+    ours = copy.deepcopy(plain)
+
+    def optimizer(net):
+        return torch.optim.AdamW([{"params": net[0].parameters(), "lr": 0.01}, {"params": net[2].parameters(), "weight_decay": 0.0}], 0.02)
+
+    made = [optimizer(net) for net in (plain, ours)]
+    schedulers = [torch.optim.lr_scheduler.OneCycleLR(o, [0.05, 0.02], total_steps=12) for o in made]  # moves betas, too
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, made[1])
+    for k, batch in enumerate(batches(8)):
+        if k == 4:  # both go on from what was saved
+            for net, o in zip((plain, ours), made, strict=True):
+                o.load_state_dict(copy.deepcopy(o.state_dict()))
+                net.load_state_dict({name: t * 0.5 for name, t in net.state_dict().items()})
+        assert abs(eager(plain, loss, made[0], batch) - step(*batch).item()) < 1e-5
+        for s in schedulers:
+            s.step()
+    same_state(made[1], made[0])
+    assert len(report().functions[0].graphs) == 1  # nothing was compiled again
+
+
+def test_what_decides_the_form_is_compiled_anew():
+    plain = perceptron()
+    ours = copy.deepcopy(plain)
+    made = [torch.optim.SGD(net.parameters(), 0.1) for net in (plain, ours)]
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, made[1])
+    for k, batch in enumerate(batches(4)):
+        for o in made:
+            o.param_groups[0]["weight_decay"] = 0.1 * (k % 2)
+        assert abs(eager(plain, loss, made[0], batch) - step(*batch).item()) < 1e-5
+    assert len(report().functions[0].graphs) == 2
+
+
+@pytest.mark.parametrize("way", ["clip_norm", "clip_value"])
+def test_clipping(way):
+    plain = perceptron()
+    ours = copy.deepcopy(plain)
+    made = [torch.optim.SGD(net.parameters(), 0.5) for net in (plain, ours)]
+    clip = torch.nn.utils.clip_grad_norm_ if way == "clip_norm" else torch.nn.utils.clip_grad_value_
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, made[1], **{way: 0.05})
+    for batch in batches(4):
+        assert abs(eager(plain, loss, made[0], batch, lambda ps: clip(ps, 0.05)) - step(*batch).item()) < 1e-5
+    for p, q in zip(plain.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-6)
+
+
+class Double(torch.autograd.Function):
+    """A function with a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 2
+
+
+class Odd(torch.nn.Module):
+    """Tied, frozen and unused parameters; a buffer that is written; gradients that are not those of the values."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(7, 5, padding_idx=0)
+        self.norm = torch.nn.BatchNorm1d(5)
+        self.frozen = torch.nn.Linear(5, 5).requires_grad_(False)
+        self.unused = torch.nn.Linear(2, 2)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, ids):
+        self.count.add_(1)
+        x = self.norm(self.words(ids).sum(1))
+        with torch.no_grad():
+            scale = x.abs().mean()
+        x = Double.apply(self.frozen(x) * 3) / (scale + 1) + x.detach()
+        return x @ self.words.weight.t()
+
+
+def test_what_autograd_makes_of_a_model():
+    plain = Odd().train()
+    ours = copy.deepcopy(plain)
+    made = [torch.optim.Adam(net.parameters(), 0.05) for net in (plain, ours)]
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, made[1])
+    for _ in range(4):
+        batch = torch.randint(7, (6, 3)), torch.randint(7, (6,))
+        assert abs(eager(plain, loss, made[0], batch) - step(*batch).item()) < 1e-5
+    for (name, p), q in zip(plain.state_dict().items(), ours.state_dict().values(), strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5, msg=name)
+    assert ours.count == 4 and len(made[1].state) == len(made[0].state)
+
+
+def bert():
+    config = transformers.BertConfig(
+        vocab_size=31, hidden_size=12, num_hidden_layers=1, num_attention_heads=3, intermediate_size=20, hidden_dropout_prob=0.0
+    )
+    config.attention_probs_dropout_prob, config.problem_type = 0.0, "single_label_classification"
+    return transformers.BertForSequenceClassification(config), {"input_ids": torch.randint(31, (3, 8)), "labels": torch.tensor([0, 1, 1])}
+
+
+def gpt2():
+    config = transformers.GPT2Config(vocab_size=31, n_embd=12, n_layer=1, n_head=3, n_positions=16, bos_token_id=1, eos_token_id=2)
+    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
+    config.use_cache = False
+    ids = torch.randint(31, (2, 9))
+    model = transformers.GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"  # else the model logs that it takes this one
+    return model, {"input_ids": ids, "labels": ids}
+
+
+def resnet():
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[6, 8], depths=[1, 1], layer_type="basic", num_labels=3)
+    config.problem_type = "single_label_classification"
+    return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(3, 3, 32, 32), "labels": torch.arange(3)}
+
+
+@pytest.mark.parametrize("make", [bert, gpt2, resnet], ids=lambda f: f.__name__)
+def test_twenty_steps_give_the_losses_of_eager(make):
+    model, batch = make()
+    plain = model.train()
+    ours = copy.deepcopy(plain)
+    kind = torch.optim.AdamW if make is bert else torch.optim.SGD  # a program of many small updates takes long to compile
+    made = [kind(net.parameters(), 2e-3 if make is bert else 0.05) for net in (plain, ours)]
+    step = ng.torch.compile_step(ours, None, made[1])
+    losses = []
+    for _ in range(20):
+        made[0].zero_grad()
+        loss = plain(**batch).loss
+        loss.backward()
+        made[0].step()
+        losses.append((loss.item(), step(**batch).item()))
+    assert max(abs(a - b) for a, b in losses) < 1e-4 and losses[-1][0] < losses[0][0] - 0.01
+    for (name, p), q in zip(plain.named_buffers(), ours.buffers(), strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_many_steps_in_one_process():
+    """Dynamo compiles each as its own function: none counts as a compilation anew of another."""
+    for _ in range(10):
+        net = torch.nn.Linear(6, 4)
+        ng.torch.compile_step(net, torch.nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1))(*batches(1)[0])
+    assert not report().recompiles and len(report().functions) == 10
+
+
+def test_what_cannot_be_compiled_is_an_error():
+    net, loss = perceptron(), torch.nn.CrossEntropyLoss()
+    with pytest.raises(UnsupportedError, match="LBFGS"):
+        ng.torch.compile_step(net, loss, torch.optim.LBFGS(net.parameters()))
+    with pytest.raises(ArgumentError, match="optimizer"):
+        ng.torch.compile_step(net, loss, 0.1)
+    with pytest.raises(ArgumentError, match="clip_norm"):
+        ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters()), clip_norm=0)
+    with pytest.raises(SettingError, match="threds"):
+        ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters()), options={"threds": 1})
+    other = perceptron()
+    with pytest.raises(Exception, match="no parameter of the optimizer"):
+        ng.torch.compile_step(net, loss, torch.optim.SGD(other.parameters()))(*batches(1)[0])
+    with pytest.raises(Exception, match="svd"):
+
+        def odd(y, t):
+            return loss(y, t) + torch.linalg.svdvals(y).sum()
+
+        ng.torch.compile_step(net, odd, torch.optim.SGD(net.parameters()))(*batches(1)[0])
+    net[0].weight.register_hook(lambda g: g * 2)
+    with pytest.raises(Exception, match="hooks"):
+        ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters()))(*batches(1)[0])
