@@ -141,12 +141,10 @@ class _Held(torch.nn.Module):  # type: ignore[misc]  # for mypy without torch
         return self.run[0](*[getattr(self, self.names[k]) for k in sorted(self.names)])
 
 
-def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]) -> Joint:
+def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor], table: dict[Any, Any]) -> Joint:
     """Returns a graph of Dynamo's, whose first output is a loss, with its gradients. The tensors are given by their place in its inputs."""
     with torch.enable_grad():
-        graph, about = aot_export_module(
-            _Held(gm, parameters, others), (), decompositions=decompositions(), trace_joint=True, output_loss_index=0
-        )
+        graph, about = aot_export_module(_Held(gm, parameters, others), (), decompositions=table, trace_joint=True, output_loss_index=0)
     backward = about.backward_signature
     assert backward is not None
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
