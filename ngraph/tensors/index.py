@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len
+from ngraph.parts.deferred import deferred
 from ngraph.program.program import AxisId
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+fractions = deferred("fractions")  # loads decimal, and most starts divide nothing
 
 
 class Load(Leaf):
@@ -173,7 +178,7 @@ class Quotient(NamedTuple):
     by: int
 
 
-Terms = dict[Any, int | Fraction]  # {leaf, Quotient or other expression: factor}, and the constant by 1
+Terms = dict[Any, "int | Fraction"]  # {leaf, Quotient or other expression: factor}, and the constant by 1
 
 
 def least(e: ExprLike, length: Callable[[AxisId], ExprLike]) -> float:
@@ -283,7 +288,7 @@ def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
         rest = _sum(terms, {k: -c})
         if isinstance(k, Quotient):
             near = dict(k.terms) if c < 0 else _sum(dict(k.terms), {1: 1 - k.by})
-            return _least(_sum(rest, near, Fraction(c) / k.by), length)
+            return _least(_sum(rest, near, fractions.Fraction(c) / k.by), length)
         ends = [_least(_sum(rest, _terms(x), c), length) for x in (k.a, k.b)]
         return max(ends) if (k.op == "max") == (c > 0) else min(ends)
     if any(c < 0 or type(k) is not Len for k, c in terms.items() if k != 1):

@@ -768,8 +768,8 @@ def expanded(text: str, target: Cpu) -> str:
 
     text = re.sub(r"(%\w+) = get (monotonic )?(\w+) %(\w+)\.(\w+)", get, text)
     text = re.sub(r"put (monotonic )?(\w+) (\S+), %(\w+)\.(\w+)", put, text)
-    for word, number in {**SYSTEM[machine], "pieces": bytecode.PIECES, "near": bytecode.NEAR}.items():
-        text = re.sub(rf"\b{word.upper()}\b", str(number), text)
+    numbers = {word.upper(): str(n) for word, n in {**SYSTEM[machine], "pieces": bytecode.PIECES, "near": bytecode.NEAR}.items()}
+    text = re.sub(rf"\b({'|'.join(numbers)})\b", lambda m: numbers[m[1]], text)
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
 
 
