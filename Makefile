@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx open fuzz hunt planted keras-tests same docs html bench neighbours sensitivity map clean
+.PHONY: help run tour test check goldens onnx open fuzz torch-ops hunt planted keras-tests same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ open: .venv-test/installed  ## every op's samples and gradients with open length
 
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0
+
+torch-ops: .venv-test/installed  ## PyTorch's table of ops, on JOBS=2 processes (an hour of processor time); prints docs/torch.md's table from what ran
+	for kind in "" --gradients "--dtype int64" "--dtype bool" "--dtype float64" "--dtype bfloat16" "--dtype float16"; do \
+		seq 0 $$(($(JOBS) - 1)) | NGRAPH_CACHE=out/cache xargs -P $(JOBS) -I{} \
+			.venv-test/bin/python tests/frontends/torch/opinfo.py --part {}/$(JOBS) --into out/opinfo $$kind || exit 1; done
+	.venv-test/bin/python tests/frontends/torch/opinfo.py --write out/opinfo
 
 hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files, from seed FIRST; prints seeds and finds
 	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(if $(FIRST),--first $(FIRST)) $(if $(MOST),--most $(MOST)) $(KINDS)

@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, SettingError, UnsupportedError, nearest
-from ngraph.frontends.torch import private, recurrent, table
+from ngraph.frontends.torch import drawing, private, recurrent, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
@@ -23,6 +23,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 OPTIONS: dict[str, tuple[Any, ...]] = {  # the values that each takes; any where there are none
     "fallback": ("warn", "error", "silent"),
     "transformer": (),
+    "random": ("ngraph", "torch"),
     "threads": (),
     "tune": (True, False),
     "exact": (True, False),
@@ -39,7 +40,7 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
     if mode is not None and mode not in MODES:
         near = nearest(str(mode), MODES)
         raise SettingError(f"there is no mode {mode!r}", fix=f"write {near!r}" if near else f"there are {', '.join(MODES)}")
-    found = {"fallback": "warn", "transformer": "", "threads": None, "tune": mode in TUNED, "exact": None}
+    found = {"fallback": "warn", "transformer": "", "random": "ngraph", "threads": None, "tune": mode in TUNED, "exact": None}
     for name, value in (options or {}).items():
         if name in ASKED_BY_TORCH:
             continue
@@ -72,7 +73,8 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     """Returns a graph of Dynamo's compiled: `torch.compile(model, backend="ngraph")` calls this.
 
     options: `fallback`, what becomes of ops that are not ours: "warn" (torch runs them, and one warning names them), "silent", or
-    "error"; `transformer`, a name such as "numpy". Raises SettingError for others; UnsupportedError where ops may not be torch's.
+    "error"; `transformer`, a name such as "numpy"; `random`: "ngraph", whose Philox torch's generator seeds, or "torch", for the numbers of
+    eager. Raises SettingError for others; UnsupportedError where ops may not be torch's.
     """
     given = checked(mode, options)
     made = begin(private.compiled(gm))
@@ -82,8 +84,9 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
     start = time.perf_counter()
     gm = recurrent.lowered(gm)
+    rules = {**table.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
     try:
-        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), table.decompositions())
+        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
         raise
@@ -92,6 +95,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
 
 private.take_recurrent_layers(backend)
+private.draw_again(torch.ops.ngraph.draw)
 
 
 def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> CompiledGraph:

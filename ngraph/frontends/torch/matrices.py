@@ -249,6 +249,8 @@ def solved(n: TorchNode, a: Tensor, b: Tensor, solver: Callable[[Op, Op, Axis, A
     i, j = x.dims[-3:-1]
     y = n.g.full(y, (y.rank - 3, y.rank - 1))
     k = y.dims[-1]
+    if n.g.same(i.size, 0) or n.g.same(k.size, 0):
+        return n.g.expanded(n.of(0, a.dtype), [*[1 if d is None else d.size for d in dims[:-3]], j.size, k.size])
     right = n.g.renamed(y, [*y.dims[:-3], i, None, k])
     return n.g.made(solver(x.op, right.op, i, j), [*dims[:-3], j, k])
 
@@ -302,6 +304,8 @@ def lu_solve(n: TorchNode, packed: Tensor, pivots: Tensor, b: Tensor, *, left: b
 @translates("aten.linalg_inv_ex")
 def inverse(n: TorchNode, a: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     t, i, j = matrices(n, a)
+    if n.g.same(i.size, 0):
+        return n.g.expanded(n.of(0, n.dtype), n.shape), n.g.expanded(n.of(0, dtypes.int32), n.shape_of(1))
     return n.g.made(linalg.inv(t.op, i, j), [*t.dims[:-2], j, i]), singular(n, packed_lu(n, a)[0])
 
 

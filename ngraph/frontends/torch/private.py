@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
 from torch._functorch.aot_autograd import aot_export_module
+from torch._functorch import partitioners
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -219,6 +220,19 @@ def take_recurrent_layers(ours: Any) -> None:
             return convert(self, *args, skip=skip + 1, **named)
 
     ConvertFrameAssert.__call__ = call
+
+
+def draw_again(op: Any) -> None:
+    """Lets the partitioner compute an op again in a backward graph, where it would else keep the result."""
+    known = partitioners.get_default_op_list
+
+    def get_default_op_list() -> Any:
+        found = known()
+        found.recomputable_ops.add(op)
+        found.fusible_ops.add(op)
+        return found
+
+    partitioners.get_default_op_list = get_default_op_list
 
 
 def same_version() -> bool:

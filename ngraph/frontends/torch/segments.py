@@ -114,7 +114,7 @@ class Segments:
                     return
             except UnsupportedError:
                 pass
-        if isinstance(val, SYMBOLIC) or is_check(node):
+        if isinstance(val, SYMBOLIC) or is_check(node) or name == "ngraph.seed.default":
             self.kind[node] = "torch"
             return
         if node.target is operator.getitem and self.kind[node.args[0]] == "torch":

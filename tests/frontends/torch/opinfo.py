@@ -127,7 +127,7 @@ def check(name, entry, dtype, samples, gradients, transformer):
     """Returns what became of an entry: how many samples agree, ops that torch ran, calls of ours, and why samples failed."""
     near, result = tolerance(entry, dtype), {"name": name, "samples": 0, "agree": 0, "calls": 0, "in_torch": {}, "failed": []}
     drawn = entry.sample_inputs("cpu", dtype, requires_grad=gradients)
-    options = {"fallback": "silent", **({"transformer": transformer} if transformer else {})}
+    options = {"fallback": "silent", "random": "torch", **({"transformer": transformer} if transformer else {})}
     for k, sample in enumerate(itertools.islice(drawn, samples)):
         result["samples"] += 1
         torch._dynamo.reset()

@@ -85,3 +85,9 @@ def test_a_written_tensor_has_another_version():
     before = x._version
     private.written((x,))
     assert x._version > before
+
+
+def test_the_partitioner_may_draw_again():
+    from torch._functorch import partitioners
+
+    assert torch.ops.ngraph.draw in partitioners.get_default_op_list().recomputable_ops

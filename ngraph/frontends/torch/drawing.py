@@ -1,0 +1,161 @@
+"""Random ops as draws of ours: torch's generator gives each of them a seed, and Philox makes the numbers inside the kernels that use them.
+
+`ngraph::seed` draws the seed, in torch, so that `torch.manual_seed` repeats all that follows. `ngraph::draw` makes numbers of a seed, the
+same ones each time, so that a backward graph draws a mask again instead of keeping it. Random ops of PyTorch are taken apart into both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.table import translates
+from ngraph.op_graph import dtypes
+from ngraph.ops import elementwise as e
+from ngraph.ops.random import normal_record, uniform_record
+from ngraph.ops.rearrange import broadcast
+
+MOST = 1 << 62  # seeds are below it, and not negative
+
+Rule = Callable[..., Any]
+
+
+def seed() -> torch.Tensor:
+    """Two whole numbers from torch's generator."""
+    return torch.randint(0, MOST, (2,))
+
+
+def eager(seed: torch.Tensor, size: Sequence[int], kind: str) -> torch.Tensor:
+    """Numbers in float32 that depend on the seed alone, where torch has to make them."""
+    generator = torch.Generator().manual_seed(int(seed[0]) ^ int(seed[1]))
+    return (torch.rand if kind == "uniform" else torch.randn)(size, generator=generator)
+
+
+def defined() -> Any:
+    """Defines both ops, and returns what holds them."""
+    library = torch.library.Library("ngraph", "FRAGMENT")
+    library.define("seed() -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    library.define("draw(Tensor seed, SymInt[] size, str kind) -> Tensor")
+    library.impl("seed", seed, "CompositeExplicitAutograd")
+    library.impl("draw", eager, "CPU")
+    torch.library.register_fake("ngraph::seed", lambda: torch.empty(2, dtype=torch.int64), lib=library)
+    torch.library.register_fake("ngraph::draw", lambda seed, size, kind: torch.empty(size), lib=library)
+    return library
+
+
+LIBRARY = defined()  # the ops are there as long as this is
+
+
+@translates("ngraph.draw")
+def draw(n: TorchNode, seed: Tensor, size: Any, kind: str) -> Tensor:
+    g = n.g
+    state = e.cast(g.full(seed).op, dtypes.uint64)
+    dims = [g.fresh(s) for s in n.shape]
+    if kind == "uniform":
+        made = uniform_record.build(state, axes=tuple(dims), dtype=dtypes.float32, stream=0, low=0.0, high=1.0)
+    else:
+        made = normal_record.build(state, axes=tuple(dims), dtype=dtypes.float32, stream=0, loc=0.0, scale=1.0)
+    return g.made(broadcast(made, dims), dims)
+
+
+# ---- random ops taken apart ---------------------------------------------------------------------------------------------
+
+
+def uniform(size: Any) -> torch.Tensor:
+    """Numbers from 0 up to 1."""
+    return torch.ops.ngraph.draw(torch.ops.ngraph.seed(), list(size), "uniform")
+
+
+def standard(size: Any) -> torch.Tensor:
+    """Numbers of the standard normal distribution."""
+    return torch.ops.ngraph.draw(torch.ops.ngraph.seed(), list(size), "normal")
+
+
+def kind_of(dtype: torch.dtype | None) -> torch.dtype:
+    return torch.get_default_dtype() if dtype is None else dtype
+
+
+def dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    mask = uniform(x.shape) >= p
+    return x * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
+
+
+def rand(size: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    return uniform(size).to(kind_of(dtype))
+
+
+def randn(size: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    return standard(size).to(kind_of(dtype))
+
+
+def rand_like(x: torch.Tensor, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    return uniform(x.shape).to(dtype or x.dtype)
+
+
+def randn_like(x: torch.Tensor, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    return standard(x.shape).to(dtype or x.dtype)
+
+
+def whole(x: Any, low: int, high: int) -> torch.Tensor:
+    return (uniform(x).to(torch.float64) * (high - low)).floor().to(torch.int64) + low
+
+
+def randint(high: int, size: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    return randint_from(0, high, size, dtype)
+
+
+def randint_from(low: int, high: int, size: Any, dtype: torch.dtype | None = None, **named: Any) -> Any:
+    if not isinstance(low, int) or not isinstance(high, int) or high - low > 1 << 24:
+        return NotImplemented  # float32 has no more numbers
+    return whole(size, low, high).to(torch.int64 if dtype is None else dtype)
+
+
+def bernoulli(x: torch.Tensor, generator: Any = None) -> Any:
+    return (uniform(x.shape) < x).to(x.dtype) if generator is None else NotImplemented
+
+
+def bernoulli_of(x: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
+    return (uniform(x.shape) < p).to(x.dtype) if generator is None else NotImplemented
+
+
+def uniform_like(x: torch.Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None) -> Any:
+    return (uniform(x.shape) * (high - low) + low).to(x.dtype) if generator is None else NotImplemented
+
+
+def normal_like(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    return (standard(x.shape) * std + mean).to(x.dtype) if generator is None else NotImplemented
+
+
+def normal(mean: torch.Tensor, std: torch.Tensor, generator: Any = None) -> Any:
+    like = mean + std
+    return standard(like.shape).to(like.dtype) * std + mean if generator is None else NotImplemented
+
+
+def exponential(x: torch.Tensor, rate: float = 1.0, generator: Any = None) -> Any:
+    return (-torch.log1p(-uniform(x.shape)) / rate).to(x.dtype) if generator is None else NotImplemented
+
+
+def rules() -> dict[Any, Rule]:
+    """Returns how random ops are taken apart, by overload."""
+    aten = torch.ops.aten
+    return {
+        aten.native_dropout.default: dropout,
+        aten.rand.default: rand,
+        aten.randn.default: randn,
+        aten.rand_like.default: rand_like,
+        aten.randn_like.default: randn_like,
+        aten.randint.default: randint,
+        aten.randint.low: randint_from,
+        aten.bernoulli.default: bernoulli,
+        aten.bernoulli.p: bernoulli_of,
+        aten.uniform.default: uniform_like,
+        aten.normal_functional.default: normal_like,
+        aten.normal.Tensor_Tensor: normal,
+        aten.exponential.default: exponential,
+    }

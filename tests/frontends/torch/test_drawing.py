@@ -1,0 +1,72 @@
+"""Random ops are ours: seeded by torch's generator, of the right distributions, with masks that the backward graph draws again."""
+
+import pytest
+import torch
+
+import ngraph as ng
+from ngraph.frontends.torch import backend
+
+OURS = {"fallback": "error"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    ng.torch.reset()
+
+
+def test_a_seed_repeats_all_and_calls_differ():
+    def f(x):
+        return torch.nn.functional.dropout(x, 0.5), torch.rand_like(x), torch.randn(5), torch.randint(3, 9, (4,))
+
+    f, x = torch.compile(f, backend=backend, options=OURS, fullgraph=True), torch.ones(50)
+    torch.manual_seed(3)
+    first, second = f(x), f(x)
+    torch.manual_seed(3)
+    again = f(x)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(first[:3], second[:3], strict=True))
+    assert not ng.torch.report().in_torch
+
+
+@pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
+def test_the_backward_graph_has_the_mask_of_the_forward_graph(p):
+    f = torch.compile(lambda x: torch.nn.functional.dropout(x, p) * 3, backend=backend, options=OURS, fullgraph=True)
+    x = torch.full((100, 40), 2.0, requires_grad=True)
+    y = f(x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad * 2, y.detach())
+    assert abs((y == 0).float().mean().item() - p) < 0.03
+    if 0 < p < 1:
+        torch.testing.assert_close(y[y != 0], torch.full_like(y[y != 0], 6 / (1 - p)))
+
+
+def test_what_the_forward_graph_keeps_of_a_mask_is_its_seed():
+    kept = []
+
+    def pack(t):
+        kept.append(t)
+        return t
+
+    model = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(64, 64, bias=False))
+    f = torch.compile(model, backend=backend, options=OURS)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        f(torch.ones(64, 64, requires_grad=True)).sum().backward()
+    assert all(t.dtype is not torch.bool for t in kept) and any(t.dtype is torch.int64 and t.numel() == 2 for t in kept)
+
+
+def test_distributions():
+    def f(x):
+        return (
+            torch.rand(20000),
+            torch.randn(20000),
+            torch.randint(2, 5, (20000,)),
+            torch.bernoulli(x),
+            torch.empty(20000).exponential_(2.0),
+        )
+
+    u, z, k, b, w = torch.compile(f, backend=backend, options=OURS)(torch.full((20000,), 0.3))
+    assert abs(u.mean() - 0.5) < 0.01 and 0 <= u.min() and u.max() < 1
+    assert abs(z.mean()) < 0.03 and abs(z.std() - 1) < 0.03
+    assert set(k.tolist()) == {2, 3, 4} and abs(b.mean() - 0.3) < 0.02 and abs(w.mean() - 0.5) < 0.02
