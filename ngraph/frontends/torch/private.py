@@ -20,8 +20,8 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
-from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch import partitioners
+from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
