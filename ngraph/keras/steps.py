@@ -46,7 +46,7 @@ def form_of(x: Any, arrays: list[Any]) -> Any:
     return "*"
 
 
-class CompiledStep:
+class CompiledReading:
     """One reading of a function: its computation, and which variables it reads and writes.
 
     guards   questions of the call and their answers in this reading
@@ -118,7 +118,7 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[..., Any], on: str = "cpu", open_batch: bool = False):
         self.function, self.on, self.open_batch = function, on, open_batch
-        self.made: dict[Any, list[CompiledStep]] = {}
+        self.made: dict[Any, list[CompiledReading]] = {}
         self.compilations = 0
 
     def __call__(self, *args: Any) -> Any:
@@ -141,7 +141,7 @@ class CompiledFunction:
             steps.append(step)
         return step(arrays)
 
-    def _read(self, arrays: Sequence[Any], args: Any, batch: int | None) -> tuple[CompiledStep, bool]:
+    def _read(self, arrays: Sequence[Any], args: Any, batch: int | None) -> tuple[CompiledReading, bool]:
         """Returns the function as a computation, and whether the batch had to be fixed."""
         fixed: frozenset[str] = frozenset()
         for _ in range(MOST_READINGS):
@@ -149,7 +149,7 @@ class CompiledFunction:
             axis = None if batch is None else g.open_dim(BATCH, batch)
             dims = [axis if axis is not None and a.ndim and a.shape[0] == batch else None for a in arrays]
             try:
-                step = CompiledStep(g, self.function, arrays, args, dims, self.on)
+                step = CompiledReading(g, self.function, arrays, args, dims, self.on)
             except LengthNeeded as error:
                 fixed |= error.names
                 continue

@@ -106,6 +106,8 @@ def _read(g: TensorGraph, n: TensorNode, r: Read, there: set[Any]) -> Iterator[s
         return
     if isinstance(source, TensorNode) and source.kind == "routine" and n.kind != "part":
         yield f"{n!r} reads {source!r}, of which only parts have values"
+    if any(isinstance(e, int) and e < 0 for e in r.predicate):
+        return  # it never reads
     inside = [inner for inner in loads(*r.predicate) if type(inner) is Read]
     predicated = {x for predicate in r.predicate for x in _moving(predicate)}.union(*[inner.axes for inner in inside])
     for a, e in r.index.items():

@@ -127,7 +127,7 @@ def test_no_other_file_lists_elementwise_ops_by_name():
     """Names that rules speak of are theirs; a list of many is a table that a new op would be missing from."""
     names = set(OPS.columns["elementwise"].names)
     for path, room in rooms.files():
-        if room in ("frontends", "testing", "api", ""):
+        if room.partition(".")[0] in ("frontends", "keras", "testing", "api", ""):
             continue
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
