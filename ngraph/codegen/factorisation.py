@@ -328,20 +328,14 @@ class _Triangular(_Factorisation):
         self.sides: ExprLike = 1 if self.along is None else self.t.open(self.along)
         self.block: ExprLike = self.sides if self.interleaved else self.lanes * RIGHT_HAND_VECTORS
         if type(self.sides) is int and not self.interleaved:
-            self.block = min(-(-self.sides // self.lanes), RIGHT_HAND_VECTORS) * self.lanes
+            self.block = max(min(-(-self.sides // self.lanes), RIGHT_HAND_VECTORS), 1) * self.lanes
         own = self.n * self.matrices.row if self.interleaved else 0
         self.solution = _Scratch(self.t, self.dtype, self.block, self.interleaved, own)
         self.elements = own + self.n * self.solution.row
 
     def code(self) -> KernelCode:
         others = self.t.count(self.others)
-        blocks = (
-            1
-            if self.interleaved
-            else -(-self.sides // self.block)
-            if type(self.sides) is int
-            else (self.sides + (self.block - 1)) // self.block
-        )
+        blocks = 1 if self.interleaved else (self.sides + (self.block - 1)) // self.block
 
         def work_item(t: IRValue) -> None:
             w = self.w

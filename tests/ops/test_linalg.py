@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.util.utils import executor
 
 
@@ -137,3 +138,20 @@ def test_refusals_name_both_sides():
         ng.linalg.solve(ng.placeholder("i=3 j=3"), b, "i", "j")
     with pytest.raises(ValueError, match="no norm 'x'"):
         ng.linalg.matrix_norm(x, "i", "j", "x")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "direct"])
+@pytest.mark.parametrize("n, many, sides", [(0, 3, 2), (2, 0, 2), (0, 0, 2), (2, 3, 0), (0, 0, 0)])
+def test_no_elements(kind, n, many, sides):
+    """Matrices of length 0, none of them, or no right-hand sides: the shapes are NumPy's."""
+    i, j, batch, k = (ng.make_axis(m, name=name) for m, name in ((n, "i"), (n, "j"), (many, "B"), (sides, "k")))
+    a, b = ng.placeholder([batch, i, j]), ng.placeholder([batch, i, k])
+    given = np.broadcast_to(np.eye(n, dtype=np.float32), (many, n, n)), np.zeros((many, n, sides), np.float32)
+    made = [ng.linalg.inv(a, "i", "j"), ng.linalg.det(a, "i", "j"), ng.linalg.cholesky(a, "i", "j")]
+    made += [ng.linalg.solve(a, b, "i", "j"), ng.linalg.triangular_solve(a, b, "i", "j")]
+    with ngt.make_transformer_factory(kind)() as transformer:
+        found = transformer.computation(made, a, b)(*given)
+    wanted = [np.linalg.inv(given[0]), np.linalg.det(given[0]), given[0], given[1], given[1]]
+    for got, want in zip(found, wanted, strict=True):
+        assert np.asarray(got).size == want.size
+        np.testing.assert_array_equal(np.asarray(got).ravel(), want.ravel())
