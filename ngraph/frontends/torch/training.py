@@ -63,7 +63,7 @@ class Placed:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What decides the form of the program beside the graph."""
+        """The part of the key of a program that the graph does not tell: classes of parameters, and flags of the optimizer's rule."""
         return tuple(self.of), *[flags_of(self.rule, self.optimizer.param_groups[c.group]) for c in self.classes]
 
     def states(self) -> list[torch.Tensor]:
