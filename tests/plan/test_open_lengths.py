@@ -86,3 +86,15 @@ def test_values_at_lengths_around_each_tile(target, monkeypatch):
             expected = np.maximum(given.astype("d") @ WEIGHTS.T.astype("d"), 0)
             np.testing.assert_allclose(call(given), expected, rtol=1e-4, atol=1e-5)
         assert list(call.native.codes) == [(None,)]
+
+
+@pytest.mark.parametrize("columns", [1, 4, 15, 16, 17, 33, 70])
+def test_a_vector_of_a_short_assumed_length_is_not_the_only_one(columns):
+    """K is assumed to be of 4, for a matrix begins with it, so one vector takes all of its assumed places, but not those of each call."""
+    rows, terms, K = (ng.make_axis(None, name=name) for name in "IJK")
+    x, y, z = ng.placeholder([rows, terms]), ng.placeholder([terms, K]), ng.placeholder([K, terms])
+    r = np.random.default_rng(columns)
+    a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((13, 33), (33, columns), (columns, 33)))
+    with ngt.make_transformer_factory("cpu")() as transformer:
+        f = transformer.computation(ng.contract(x, y, over=[terms]), x, y, z)
+        np.testing.assert_allclose(f(a, b, c), a @ b, rtol=1e-4, atol=1e-5)
