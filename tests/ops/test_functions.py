@@ -127,5 +127,5 @@ MODULES = "activations creation distributions fourier functions moving normalisa
 @pytest.mark.parametrize("module", MODULES)
 def test_examples(module):
     """The examples of the docstrings run and print what they say."""
-    failed, tried = doctest.testmod(importlib.import_module(f"ngraph.ops.{module}"))
+    failed, tried = doctest.testmod(importlib.import_module(f"ngraph.ops.{module}"), extraglobs={"ng": ng})
     assert not failed and tried

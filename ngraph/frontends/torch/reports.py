@@ -99,7 +99,7 @@ class TorchReport:
         """Returns the functions that Dynamo compiled again, with the guard that failed."""
         seen = {f.about.function for f in self.functions}
         found = []
-        for m in private.metrics():
+        for m in _measured():
             frame, _, attempt = str(getattr(m, "compile_id", "") or "").partition("/")
             if frame in seen and attempt not in ("", "0") and getattr(m, "recompile_reason", None):
                 found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.recompile_reason)})
@@ -109,7 +109,7 @@ class TorchReport:
     def skipped(self) -> list[dict[str, str]]:
         """Returns the functions that Dynamo did not compile at all, and so run as Python, with its reason."""
         found = []
-        for m in private.metrics()[_before[0] :]:
+        for m in _measured():
             if m.fail_reason and not any(f.about.function == str(m.compile_id).partition("/")[0] for f in self.functions):
                 found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.fail_reason)})
         return found
@@ -165,7 +165,13 @@ class TorchReport:
 
 
 _functions: list[FunctionReport] = []
-_before = [0]  # how many compilations Dynamo had measured at the last reset
+_before: list[Any] = []  # compilations that Dynamo had measured at the last reset; it keeps the last 64
+
+
+def _measured() -> list[Any]:
+    """Returns what Dynamo has measured since the last reset."""
+    old = set(map(id, _before))
+    return [m for m in private.metrics() if id(m) not in old]
 
 
 def begin(about: private.Compiled) -> FunctionReport:
@@ -187,4 +193,4 @@ def report() -> TorchReport:
 def reset() -> None:
     """Forgets what has been reported so far."""
     _functions.clear()
-    _before[0] = len(private.metrics())
+    _before[:] = private.metrics()

@@ -146,3 +146,19 @@ def test_a_recompile_is_reported_with_its_guard():
 def test_importing_ngraph_imports_no_torch():
     program = "import sys, ngraph, ngraph.api, ngraph.transformers; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_report_knows_nothing_of_compilations_before():
+    """Dynamo keeps what it has measured of 64 compilations, and numbers functions anew after its own reset."""
+    for k in range(70):
+        torch._dynamo.reset()
+        f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        f(torch.ones(k + 1))
+        f(torch.ones(k + 2))  # compiled again
+    torch._dynamo.reset()
+    ng.torch.reset()
+    torch.compile(lambda x: x * 2, backend=ng.torch.backend)(torch.ones(3))
+    assert not ng.torch.report().recompiles and not ng.torch.report().skipped
+    g = torch.compile(lambda x: x * 3, backend=ng.torch.backend, dynamic=False)
+    g(torch.ones(3)), g(torch.ones(4))
+    assert len(ng.torch.report().recompiles) == 1
