@@ -1,8 +1,8 @@
-"""The entry from Python into a table in the fewest nanoseconds: one generated function, in Python's calling convention, for all calls.
+"""The fast entry from Python into a bytecode table: one generated function in CPython's vectorcall convention, shared by all computations.
 
-Its behaviour is data: words that describe each argument's requirements, the destination of its address, and the results to make. It
-reads NumPy's arrays by the offsets of their fields, found by probing arrays with known fields; where they are not found, there
-is no such entry. Arrays of other libraries describe themselves through DLPack's C exchange API (`op_graph.dlpack`), which also makes
+Data tells it what to do: words that describe each argument's requirements, the destinations of its address, and the results to make. It
+reads NumPy's arrays by the offsets of their fields, which are found by probing arrays with known fields; if they are not found, calls
+go through Python. Arrays of other libraries describe themselves through DLPack's C exchange API (`op_graph.dlpack`), which also makes
 the results, where these are to be arrays of such a library. Calls that do not fit go to the Python path, which converts the arguments or
 raises the error.
 """
@@ -78,7 +78,7 @@ entry:
   %idle = icmp eq i64 %busy, 0
   %go = and i1 %right, %idle
   br i1 %go, label %named, label %slow
-named:                                            ; at most one keyword: out
+named:                                            ; the only keyword accepted is out
   %results = get i64 %call.results
   %plain = icmp eq ptr %names, null
   br i1 %plain, label %begin, label %keyword
@@ -98,7 +98,7 @@ wanted:
   %takes = get i64 %call.takes
   switch i64 %takes, label %slow [ i64 1, label %begin
     i64 2, label %several ]
-several:                                          ; a list or a tuple with one array for each result
+several:                                          ; out= is a list or a tuple with one array per result
   %psize = getelementptr i8, ptr %out, i64 SIZE
   %ptype.out = getelementptr i8, ptr %out, i64 KIND
   %type.out = load ptr, ptr %ptype.out
@@ -117,14 +117,14 @@ listed:
   %elsewhere = load ptr, ptr %inside
   %items.out = select i1 %islist, ptr %elsewhere, ptr %inside
   br label %begin
-begin:                                            ; from here on nobody else is at work on this call
+begin:                                            ; from here on this thread owns the call
   %outs = phi ptr [ null, %named ], [ %pout, %wanted ], [ %items.out, %listed ]
   %outgiven = phi ptr [ null, %named ], [ %out, %wanted ], [ %out, %listed ]
   put i64 1, %call.busy
   %nw = get i64 %call.watched
   %pw = get ptr %call.watches
   br label %watch
-watch:                                            ; nobody else is at work on the state, and it lies where it lay
+watch:                                            ; the locks of the state are free, and its buffers have not moved
   %w = phi i64 [ 0, %begin ], [ %w1, %watched ]
   %wmore = icmp slt i64 %w, %nw
   br i1 %wmore, label %watch1, label %given
@@ -219,7 +219,7 @@ ours1:
   %pydata = getelementptr i8, ptr %y1, i64 DATA
   %ydata1 = load i64, ptr %pydata
   br label %new1
-theirs:                                           ; by that library's allocator, in the order of memory; then with the caller's dims
+theirs:                                           ; allocates by that library in memory order, then restores the caller's order of dims
   %wish = get ptr %value1.wish
   %failed = call i32 %foreign(ptr %wish, ptr %scratch, ptr null, ptr @ignore)
   %failed1 = icmp ne i32 %failed, 0
@@ -291,7 +291,7 @@ nothing:
   %nil = get ptr %call.none
   call void %retain(ptr %nil)
   ret ptr %nil
-tuple:                                            ; in the order of results; -1 stands for one without a value
+tuple:                                            ; results in order; -1 stands for a result without a value
   %newtuple = get ptr %call.tuple
   %size = get i64 %call.size
   %t = call ptr %newtuple(i64 %size)
@@ -327,7 +327,7 @@ item2:
   br label %item
 leave:
   ret ptr %t
-undo:                                             ; lets go of the results made so far
+undo:                                             ; releases the results made so far
   %n = phi i64 [ %r, %ours ], [ %r, %theirs ], [ %r, %export ], [ %results, %run ], [ %results, %tuple ]
   %why = phi i64 [ INTERRUPTED, %ours ], [ HOST_STEP, %theirs ], [ INTERRUPTED, %export ], [ %status, %run ], [ INTERRUPTED, %tuple ]
   put i64 0, %call.busy
@@ -344,7 +344,7 @@ drop1:
   call void %release(ptr %qobj)
   %q1 = add i64 %q, 1
   br label %drop
-fail:                                             ; a check has found something: the same call once more, by Python, says what
+fail:                                             ; a check failed: Python repeats the call and raises the error
   %found = icmp eq i64 %why, HOST_STEP
   br i1 %found, label %slow, label %nothing.more
 nothing.more:
@@ -359,7 +359,7 @@ slow:
   ret ptr %result
 }
 
-define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind { ; whether an array is as a value wants it; then it is the value
+define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind { ; checks an array against a value's description, then records its address
 entry:
   %ptype = getelementptr i8, ptr %x, i64 KIND
   %xtype = load ptr, ptr %ptype
@@ -392,7 +392,7 @@ array:
   %pdata = getelementptr i8, ptr %x, i64 DATA
   %data1 = load i64, ptr %pdata
   br label %dims
-kinds:                                            ; the types of other libraries that were met
+kinds:                                            ; array types of other libraries seen so far
   %nkinds = get i64 %call.known
   %pkinds = get ptr %call.kinds
   br label %kind
@@ -489,10 +489,10 @@ no:
   ret i1 false
 }
 
-define internal i1 @apart(ptr %values, ptr %sorted, i64 %n) nounwind { ; whether what is written shares no memory with other values
+define internal i1 @apart(ptr %values, ptr %sorted, i64 %n) nounwind { ; returns whether written values overlap no other
 entry:
   br label %next
-next:                                             ; by address: `sorted` has the order of the last call, which is nearly that of this one
+next:                                             ; insertion sort by address: the order of the last call is nearly that of this one
   %i = phi i64 [ 1, %entry ], [ %i1, %put ]
   %imore = icmp slt i64 %i, %n
   br i1 %imore, label %insert, label %scan
@@ -560,12 +560,12 @@ shared:
   ret i1 false
 }
 
-define internal void @ignore(ptr %context, ptr %kind, ptr %message) nounwind { ; errors of allocators: Python makes the call again
+define internal void @ignore(ptr %context, ptr %kind, ptr %message) nounwind { ; ignores allocators' errors: Python repeats the call
 entry:
   ret void
 }
 
-define internal void @point(ptr %value, i64 %data) nounwind { ; an address goes to all words that want it
+define internal void @point(ptr %value, i64 %data) nounwind { ; stores an address at every destination
 entry:
   %places = get i64 %value.places
   %at = get ptr %value.at

@@ -48,18 +48,18 @@ SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield
 # In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address;
 # %frame2 is a frame too. `get monotonic` and `put monotonic` are for fields that one thread may read while another writes them.
 #
-# Why the orderings suffice (tests/runtime/host/pool_model.py is a model of these texts; all its interleavings are searched, under the
-# memory model of C++, and its operations are compared with those of the texts):
-# - The fields of a job are monotonic: a worker that comes late may read those of the next job, a few or all. The two fences then let it
-#   find every counter of its own job shut, so it takes nothing; one that comes in time has acquired the generation, stored after them.
-# - `stop` is monotonic, for it is written before a sequentially consistent addition to the generation, which workers acquire first.
+# Why the memory orderings suffice (tests/runtime/host/pool_model.py models these texts, searches all interleavings under the memory model
+# of C++, and compares its operations with those of the texts):
+# - The fields of a job are monotonic: a late worker may read some or all fields of the next job. The two fences then make it see that
+#   every counter of its own job is closed, so it claims nothing; a worker in time has acquired the generation, stored after the fields.
+# - `stop` is monotonic, because it is written before a sequentially consistent addition to the generation, which workers acquire first.
 # - `generation` and `sleepers` are sequentially consistent: a worker adds itself to the sleepers and then compares the generation (in
 #   the system call), a caller changes the generation and then reads the sleepers, and one of the two sees the other.
 # - `finished` is added to with acquire and release, and acquired: the caller sees what kernels wrote. Its reset is monotonic, since the
 #   generation is stored after it. The caller's own load of the generation is monotonic, since it holds the lock.
-# - `active` is a hint; to shut a counter needs no ordering of its own, since the fence of the next job comes after it.
+# - `active` is a hint; the store that closes a counter needs no ordering of its own, since the fence of the next job follows it.
 WORK = """
-define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; takes ranges; 1: the caller was interrupted
+define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; runs ranges; returns 1 if the caller was interrupted
 entry:
   %fn = get monotonic ptr %pool.fn
   %args = get monotonic ptr %pool.args
@@ -70,7 +70,7 @@ entry:
   %scratch = get monotonic ptr %pool.scratch
   %stride = get monotonic i64 %pool.stride
   %back = get monotonic i64 %pool.back
-  fence acquire                                     ; these first, then the counters: those of another job say so
+  fence acquire                                     ; the fields are read before the counters, whose tags tell whose job they are
   %rev = icmp eq i64 %back, 2
   %off = mul i64 %me, %stride
   %mine = getelementptr i8, ptr %scratch, i64 %off
@@ -79,7 +79,7 @@ entry:
   %in = icmp ult i64 %me, %ways
   %caller = icmp ne ptr %frame, null
   br i1 %in, label %share, label %out
-share:                                            ; one thread's share of the ranges after the other, from its own on
+share:                                            ; loops over the threads' shares of the ranges, beginning with its own
   %k = phi i64 [ 0, %entry ], [ %k1, %empty ]
   %done = phi i64 [ 0, %entry ], [ %d, %empty ]
   %v0 = add i64 %me, %k
@@ -91,7 +91,7 @@ share:                                            ; one thread's share of the ra
   %slot0 = shl i64 %v, 6
   %slot = getelementptr i8, ptr %slots, i64 %slot0
   br label %claim
-claim:                                            ; the counter carries the job's generation: who comes late takes nothing
+claim:                                            ; the counter carries the job's generation, so a late worker claims nothing
   %d = phi i64 [ %done, %share ], [ %d, %try ], [ %d1, %ran ], [ %d1, %looked ]
   %c = load atomic i64, ptr %slot acquire, align 8
   %ctag = lshr i64 %c, 32
@@ -128,7 +128,7 @@ empty:
   %k1 = add i64 %k, 1
   %more = icmp ult i64 %k1, %ways
   br i1 %more, label %share, label %report
-abort:                                            ; takes all that is left, and runs none of it
+abort:                                            ; claims all remaining ranges without running them
   %j = phi i64 [ 0, %looked ], [ %j1, %abort ]
   %left = phi i64 [ %d1, %looked ], [ %left1, %abort ]
   %aslot0 = shl i64 %j, 6
@@ -164,7 +164,7 @@ out:
   ret i32 0
 }
 
-define ptr @worker(ptr %slot) nounwind {               ; what a thread of the pool does all its life
+define ptr @worker(ptr %slot) nounwind {               ; the main loop of a worker thread
 entry:
   %pool = get ptr %slot.pool
   %me = get i64 %slot.me
@@ -174,7 +174,7 @@ entry:
   %spins = get i64 %pool.spins
   %g0 = load atomic i32, ptr %gen acquire, align 4
   %stopped = get monotonic i32 %pool.stop
-  %late = icmp ne i32 %stopped, 0                     ; told to end before it began
+  %late = icmp ne i32 %stopped, 0                     ; the pool was stopped before this worker started
   br i1 %late, label %end, label %wait
 wait:
   %last = phi i32 [ %g0, %entry ], [ %last, %spin ], [ %last, %awake ], [ %g, %go ]
@@ -211,7 +211,7 @@ end:
   ret ptr null
 }
 
-define internal void @wake(ptr %pool) nounwind {       ; those asleep, if any
+define internal void @wake(ptr %pool) nounwind {       ; wakes sleeping workers, if there are any
 entry:
   %sleepers = ref %pool.sleepers
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
@@ -226,7 +226,7 @@ out:
   ret void
 }
 
-define i32 @stop(ptr %pool) nounwind {                 ; workers end; 0: they do not, since a program is running
+define i32 @stop(ptr %pool) nounwind {                 ; tells workers to end; returns 0 if a program is running and they go on
 entry:
   %lock = ref %pool.lock
   %pair = cmpxchg ptr %lock, i32 0, i32 1 acq_rel monotonic, align 4
@@ -243,7 +243,7 @@ out:
   ret i32 %told
 }
 
-define void @stopped(ptr %pool) nounwind {             ; they have ended: programs and new workers may come
+define void @stopped(ptr %pool) nounwind {             ; called when all workers have ended: accepts programs and new workers again
 entry:
   put monotonic i32 0, %pool.stop
   %lock = ref %pool.lock
@@ -253,7 +253,7 @@ entry:
 """
 
 FORK = """
-define internal i32 @fork(ptr %pool, ptr %frame, ptr %rec, i64 %ways) nounwind { ; a kernel on several threads; 1: interrupted
+define internal i32 @fork(ptr %pool, ptr %frame, ptr %rec, i64 %ways) nounwind { ; runs a kernel on several threads; 1: interrupted
 entry:
   %fn = get ptr %rec.fn
   %args = get ptr %rec.args
@@ -266,7 +266,7 @@ entry:
   %up0 = add i64 %items, %grain
   %up = sub i64 %up0, 1
   %grains = udiv i64 %up, %grain
-  fence release                                     ; the shut counters, also another caller's, first: who reads one of these sees them shut
+  fence release                                     ; orders the closed counters before the fields: whoever reads a field sees them closed
   put monotonic ptr %fn, %pool.fn
   put monotonic ptr %args, %pool.args
   put monotonic i64 %items, %pool.items
@@ -319,7 +319,7 @@ yield:
   %syscall = get ptr %pool.syscall
   %y = call i64 (i64, ...) %syscall(i64 YIELD)
   br label %join
-shut:                                             ; a worker that is still on its way must not take the next job's ranges by this one's tag
+shut:                                             ; closes the counters, so that a late worker cannot claim ranges of the next job
   %u = phi i64 [ 0, %join ], [ %u1, %shut ]
   %shut0 = shl i64 %u, 6
   %shutslot = getelementptr i8, ptr %slots, i64 %shut0
@@ -331,7 +331,7 @@ out:
   ret i32 %code
 }
 
-define internal i64 @clock(ptr %pool, ptr %frame) nounwind { ; nanoseconds
+define internal i64 @clock(ptr %pool, ptr %frame) nounwind { ; returns the monotonic time in nanoseconds
 entry:
   %clock = get ptr %pool.clock
   %spec = ref %frame.second
@@ -343,7 +343,7 @@ entry:
   ret i64 %t
 }
 
-define internal i32 @look(ptr %pool, ptr %frame) nounwind { ; now and then: whether a signal's handler raised
+define internal i32 @look(ptr %pool, ptr %frame) nounwind { ; every 50 ms: runs Python's signal handlers; returns nonzero if one raised
 entry:
   %quiet = get i64 %frame.quiet
   %deaf = icmp ne i64 %quiet, 0
@@ -377,7 +377,7 @@ no:
 """
 
 WALK = """
-define internal i64 @walk(ptr %pool, ptr %frame) nounwind { ; runs instructions from frame.pc on
+define internal i64 @walk(ptr %pool, ptr %frame) nounwind { ; runs instructions, starting at frame.pc
 entry:
   %table = get ptr %frame.table
   %scratch = get ptr %frame.scratch
@@ -417,8 +417,8 @@ fetch:
 step:
   put i64 %pc1, %frame.pc
   br label %next
-kernel:                                           ; fn(args, work items), on at most `ways` threads, `grain` work items at a time
-  %back = get i64 %rec.back                       ; 0, or 1 and 2 alternately: 2 says that the last work items come first
+kernel:                                           ; calls fn(args, first, last, scratch) on up to `ways` threads, `grain` work items a call
+  %back = get i64 %rec.back                       ; 0, or alternately 1 and 2; 2 runs the work items in reverse order
   %about = icmp ne i64 %back, 0
   br i1 %about, label %swap, label %way
 swap:
@@ -502,7 +502,7 @@ stamp:
   %till.at = getelementptr i64, ptr %cell, i64 3
   store i64 %t1, ptr %till.at
   br label %step
-moves:                                            ; b times at a: the word at the first address becomes that at the second, and a number
+moves:                                            ; for each of the b triples at a: *first = *second + third
   %any = icmp sgt i64 %b, 0
   br i1 %any, label %moves1, label %step
 moves1:
@@ -519,10 +519,10 @@ moves1:
   %m1 = add i64 %m, 1
   %mmore = icmp slt i64 %m1, %b
   br i1 %mmore, label %moves1, label %step
-jump:                                             ; to instruction a
+jump:                                             ; continues at instruction a
   put i64 %a, %frame.pc
   br label %next
-unless:                                           ; to instruction b where the byte that the word at a points to is 0
+unless:                                           ; continues at instruction b if the byte that the word at a points to is 0
   %pbyte = load ptr, ptr %pa
   %byte = load i8, ptr %pbyte
   %zero = icmp eq i8 %byte, 0
@@ -541,7 +541,7 @@ compute:
 unless1:
   put i64 %b, %frame.pc
   br label %next
-loop:                                             ; counts the word at a up; to instruction c while it is below b
+loop:                                             ; increments the word at a; continues at instruction c while it is below b
   %n0 = load i64, ptr %pa
   %n1 = add i64 %n0, 1
   store i64 %n1, ptr %pa
@@ -550,7 +550,7 @@ loop:                                             ; counts the word at a up; to 
 loop1:
   put i64 %c, %frame.pc
   br label %next
-host:                                             ; back to Python, which goes on behind it
+host:                                             ; returns to Python, which resumes at the next instruction
   ret i64 1
 end:
   ret i64 0
@@ -558,8 +558,8 @@ cut:
   ret i64 2
 }
 
-define internal void @compute(ptr %rec) nounwind { ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
-entry:                                            ; apart from `walk`, which needs fewer registers then: short calls are made of it
+define internal void @compute(ptr %rec) nounwind { ; *a = *b op *c; division rounds down, and division by 0 gives 0
+entry:                                            ; a function of its own, so that `walk` needs fewer registers and short calls stay fast
   %pa = get ptr %rec.a
   %wb = get ptr %rec.b
   %wc = get ptr %rec.c
@@ -602,7 +602,7 @@ most:
   %gt = icmp sgt i64 %x, %y
   %nmax = select i1 %gt, i64 %x, i64 %y
   br label %computed
-share:                                            ; `bytecode.at_once` of x items, y pieces, for so many threads
+share:                                            ; `bytecode.at_once` of x items in y pieces, for rec.ways threads
   %sways = get i64 %rec.ways
   %sx = add i64 %x, %y
   %sx1 = sub i64 %sx, 1
@@ -648,7 +648,7 @@ out:
   ret void
 }
 
-define i64 @run(ptr %pool, ptr %frame) nounwind {      ; the GIL is held, and let go of where the frame says so
+define i64 @run(ptr %pool, ptr %frame) nounwind {      ; called with the GIL held; releases it if frame.release says so
 entry:
   %asked = get i64 %frame.threads
   %clocked = call i64 @clock(ptr %pool, ptr %frame)
@@ -695,7 +695,7 @@ out:
   ret i64 %status
 }
 
-define void @pauses(i64 %n) nounwind {                 ; to measure how long one lasts
+define void @pauses(i64 %n) nounwind {                 ; measures the duration of a pause
 entry:
   br label %again
 again:
@@ -846,11 +846,11 @@ IDLE = 200e-6  # seconds that a worker spins after a program; within one, 32 tim
 
 
 class Pool:
-    """The threads of this process, started when first asked for. `address` is what `run` takes."""
+    """The worker threads of this process, started on first use. `address` is the pool argument of `run`."""
 
     def __init__(self, code: Any):
         self.code = code
-        for kept in (self, code):  # for good: threads run in it until the process ends
+        for kept in (self, code):  # never freed: threads run this code until the process ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         self.memory, self.address = aligned(FIELDS["pool"]["slots"] + 64 * MOST)
         self.clear()
@@ -867,7 +867,7 @@ class Pool:
         self.put("spins", self._spins())
 
     def clear(self) -> None:
-        """Zeroes the memory, and shuts all counters, so that also those that no kernel has used yet have the tag of none."""
+        """Zeroes the memory and closes all counters, so that no counter carries the tag of a job, not even one that no kernel has used."""
         self.memory[:] = 0
         self.memory[FIELDS["pool"]["slots"] :].view(np.int64)[::8] = -1
 
@@ -884,7 +884,7 @@ class Pool:
         return max(100, int(IDLE / (best / 1000)))
 
     def ensure(self, count: int) -> int:
-        """Starts workers until there are `count` threads, the caller's own being one; says how many there are."""
+        """Starts workers until there are `count` threads including the caller's; returns the number that there are."""
         if len(self.started) + 1 < count and sys.platform == "linux":
             with self.starting:
                 create = ctypes.CDLL(None).pthread_create
@@ -897,7 +897,7 @@ class Pool:
                         ctypes.c_int64.from_address(slot + FIELDS["slot"]["me"]).value = me
                         thread = ctypes.c_ulong()
                         if create(ctypes.byref(thread), None, ctypes.c_void_p(self.code.address("worker")), ctypes.c_void_p(slot)):
-                            break  # the system gives no more: fewer do
+                            break  # the system refuses more threads; the program runs on fewer
                         self.started.append(thread)
                 finally:
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -913,7 +913,7 @@ class Pool:
                 self._stopped(self.address)
 
     def forked(self) -> None:
-        """In a child process there are no workers, and no program is running."""
+        """Resets the pool in a forked child process, which has no workers and runs no program."""
         spins = self.word("spins").value
         kept = {f: self.word(f).value for f in ("syscall", "clock", "save", "restore", "signals")}
         self.clear()
@@ -925,7 +925,7 @@ class Pool:
 
 
 def aligned(size: int, alignment: int = 64) -> tuple[np.ndarray, int]:
-    """Zeroed memory of so many bytes, and its address, a multiple of `alignment`."""
+    """Returns zeroed memory of `size` bytes and its address, a multiple of `alignment`."""
     raw = np.zeros(size + alignment, np.uint8)
     off = -raw.ctypes.data % alignment
     return raw[off : off + size], raw.ctypes.data + off
@@ -949,7 +949,7 @@ _making = threading.Lock()
 
 
 def pool(load: Callable[[str, Cpu], Any]) -> Pool:
-    """The pool of this process; `load` makes loaded code of IR text, and is asked once."""
+    """Returns the pool of this process; `load`, which compiles and loads IR text, is called once."""
     global _pool
     if _pool is None:
         with _making:
