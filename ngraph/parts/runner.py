@@ -284,7 +284,7 @@ def run(
     tell      is called with each pass that has run
     tracing   a block around each pass that looks on or checks, which takes down what happens
 
-    Raises PassError before any pass runs where the order is wrong, BrokenForm where a pass under `check` breaks the law of its form.
+    Raises PassError before any pass runs where the order is wrong, BrokenForm where a pass under `check` breaks the invariants of its form.
     """
     steps, given = [described(p) for p in passes], given or {}
     check_order(steps, given, holds)

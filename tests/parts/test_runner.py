@@ -251,7 +251,7 @@ def test_what_breaks_the_law_is_shown_before_and_after(house):
             run(NET, (turned,), check=True)
         assert error.value.details[:4] == tuple(f"before | {line}" for line in FORMS[Net].text(NET).splitlines())
         assert error.value.details[4] == "after  | c = exp(b)" and error.value.after == NET[::-1]
-    assert run(NET, (turned,)) == NET[::-1], "the law costs nothing where nobody asks for it"
+    assert run(NET, (turned,)) == NET[::-1], "the verifier costs nothing where nobody asks for it"
 
 
 def test_a_type_that_nobody_told_of_runs_too():

@@ -1,4 +1,4 @@
-"""The law: what lowering makes holds it, and each way of breaking it is found and named."""
+"""The program verifier: what lowering makes is valid, and each way of breaking an invariant is found and named."""
 
 import json
 import random
@@ -46,7 +46,7 @@ def lawful():
 
 
 def with_step(op, *inputs, results=None, origin=HERE, **attrs):
-    """The lawful program with one more step. Inputs may be names: x, y, z."""
+    """The valid program with one more step. Inputs may be names: x, y, z."""
     p = lawful()
     known = {"x": p.inputs[0], "y": p.steps[0].result, "z": p.outputs[0]}
     taken = tuple(known.get(i, i) for i in inputs)

@@ -1,4 +1,4 @@
-"""Passes in a row: needs and gives, the law after each, what DEBUG=5 shows."""
+"""Passes in a row: needs and gives, the verifier after each, what DEBUG=5 shows."""
 
 import pytest
 
