@@ -44,20 +44,20 @@ class _Check:
 
     def run(self) -> None:
         p = self.program
-        for rule, law in PROGRAM_LAWS.items():
-            self.demand(rule, law(self))
-        laws = [*STEP_LAWS.items(), *(FULL_LAWS.items() if self.full else ())]
+        for rule, check in PROGRAM_INVARIANTS.items():
+            self.demand(rule, check(self))
+        checks = [*STEP_INVARIANTS.items(), *(TYPE_INVARIANTS.items() if self.full else ())]
         for v in p.sources():
             self.demand("a value is defined once", f"{_show(v)} stands twice among inputs, states and token" if v in self.known else None)
             self.known.add(v)
         for step in p.steps:
-            for rule, law in laws:
-                complaint = law(self, step)
+            for rule, check in checks:
+                complaint = check(self, step)
                 if complaint is not None:
                     self.demand(rule, complaint, step)
             self.known.update(step.results)
-        for rule, law in END_LAWS.items():
-            self.demand(rule, law(self))
+        for rule, check in END_INVARIANTS.items():
+            self.demand(rule, check(self))
 
     def demand(self, rule: str, complaint: Complaint, step: Step | None = None) -> None:
         if complaint is None:
@@ -339,17 +339,17 @@ def _token_leaves(c: _Check) -> Complaint:
     return None
 
 
-ProgramLaw = Callable[[_Check], Complaint]
-StepLaw = Callable[[_Check, Step], Complaint]
+ProgramInvariant = Callable[[_Check], Complaint]
+StepInvariant = Callable[[_Check, Step], Complaint]
 
-PROGRAM_LAWS: dict[str, ProgramLaw] = {
+PROGRAM_INVARIANTS: dict[str, ProgramInvariant] = {
     "every length is a number or follows from others": _lengths,
     "a body has inputs and outputs only, and its axes are those around it": _closed,
     "axes are distinct within a value and listed by the program": _sources,
     "a state is written once and keeps its type": _states,
     "an input is written once, by an output of its type": _writes,
 }
-STEP_LAWS: dict[str, StepLaw] = {
+STEP_INVARIANTS: dict[str, StepInvariant] = {
     "a step is a core op": _core,
     "a value is defined before it is used": _before_use,
     "a value is defined once": _once,
@@ -358,8 +358,8 @@ STEP_LAWS: dict[str, StepLaw] = {
     "effects happen one after another": _tokens,
     "every step has an origin": _origin,
 }
-FULL_LAWS: dict[str, StepLaw] = {"results have the types that the op's record gives": _rule}
-END_LAWS: dict[str, ProgramLaw] = {
+TYPE_INVARIANTS: dict[str, StepInvariant] = {"results have the types that the op's record gives": _rule}
+END_INVARIANTS: dict[str, ProgramInvariant] = {
     "a value is defined before it is used": _defined_results,
     "every length is a number or follows from others": _lengths_run,
     "effects happen one after another": _token_leaves,

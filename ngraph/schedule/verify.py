@@ -1,6 +1,6 @@
 """The rules of scheduled plans, checked without running them.
 
-A scheduled plan is lawful if its plan is, and in every stage of every kernel
+A scheduled plan is valid if its plan is, and in every stage of every kernel
 
     each loop of the stage runs once, sums inside the free loops; digits of an axis cover its block without a gap or an overlap
     vectors have lanes that the target has; no loop is a vector and a row; sums in order run one term after the other; lanes that fold

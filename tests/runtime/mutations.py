@@ -1,6 +1,6 @@
 """Files of small trained models, changed at random and read again: `python tests/runtime/mutations.py FORMAT COUNT SEED`.
 
-What is read must come out as something lawful or be refused with a ParseError (weights also: StateError), in little time and memory.
+What is read must come out as something valid or be refused with a ParseError (weights also: StateError), in little time and memory.
 """
 
 import copy
@@ -287,7 +287,7 @@ def main(name, count, seed):
     allowed = getattr(kind, "allowed", (ParseError,))
     pages = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (pages + SPARE, resource.RLIM_INFINITY))
-    told = {"read": 0, "lawful": 0, "refused": 0, "slowest": 0.0}
+    told = {"read": 0, "valid": 0, "refused": 0, "slowest": 0.0}
     start_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for k in range(count):
         draw = random.Random(f"{name} {seed} {k}")
@@ -301,7 +301,7 @@ def main(name, count, seed):
             if program is not None:
                 try:
                     verify(program)
-                    told["lawful"] += 1
+                    told["valid"] += 1
                 except NgraphError:
                     pass
         except allowed as error:

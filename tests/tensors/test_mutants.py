@@ -1,4 +1,4 @@
-"""Mistakes put into tensor graphs on purpose: the verifier, or the interpreter beside the program's own, has to see each; nothing else runs."""
+"""Mistakes put into tensor graphs on purpose: the verifier, or the interpreter beside the program's own, has to see each."""
 
 from dataclasses import replace
 

@@ -78,7 +78,7 @@ def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | Non
     own = {label for label, v in lowered.states.items() if v.attrs.get("advance") is not None}
     program = declared_orders(lowered.program, roots)
     program = program.with_(state_out=tuple([(label, v) for label, v in program.state_out if label not in own]))
-    # without the check that programs are lawful: some steps are ops that files have whole, and programs have not
+    # without the verifier: some steps are composite ops, which files contain and programs do not
     program = run(program, export_passes, {"lengths": _lengths(program, what, shapes), "opset": opset})
     return Lowered(program, lowered.inputs, lowered.states)
 
