@@ -28,8 +28,8 @@ def run(value: Any, passes: Iterable[Any], holds: Iterable[str] = (), **given: A
     """`value`, a program or what is made of it, after these passes. `holds` are the properties that it has already, `given` facts.
 
     Raises ProgramError before any pass runs where one needs what none before it gives or what one before it loses, naming those that
-    would give it; and, under `config(check=True)`, where a pass breaks an invariant, with the value before the pass, the pass, its rules, and
-    the value after it.
+    would give it; and, under `config(check=True)`, where a pass breaks an invariant, with the pass, the value before it, its rules,
+    and the value after it.
     """
     tell = show if config.debug >= 5 else None
     try:

@@ -17,7 +17,7 @@ from ngraph.op_graph.op import Origin, TensorType
 from ngraph.program.lower import lower
 from ngraph.program.program import AxisId, Program, State, Step, Value
 from ngraph.program.text import equal, from_json, parse, text, to_json
-from ngraph.program.verify import END_INVARIANTS, TYPE_INVARIANTS, PROGRAM_INVARIANTS, STEP_INVARIANTS, verify
+from ngraph.program.verify import END_INVARIANTS, PROGRAM_INVARIANTS, STEP_INVARIANTS, TYPE_INVARIANTS, verify
 
 C, N, D = AxisId("C"), AxisId("N"), AxisId("D")
 HERE = (Origin("y", "", "net.py", 12),)
