@@ -22,7 +22,7 @@ from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateErro
 from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dlpack import ExchangeAPI, exchange_api
-from ngraph.op_graph.expr import Len, leaves
+from ngraph.op_graph.expr import ExprLike, Len, leaves, substitute
 from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
@@ -413,6 +413,8 @@ class Computation(Alone, partial[Any]):
         results = self._entry(*arguments)
         if self._fast is not None:
             self._fast.call.learn(map(type, arguments))
+            if self._fast.short:
+                self._fast.grow()
             if self._fast.stale(self.state):
                 self._watch()
         return results
@@ -505,7 +507,7 @@ class Computation(Alone, partial[Any]):
             return
         slots = self.results.slots
         order = None if self.results.nothing else slots[0] if self.results.single else slots
-        made = native.fast(order, self.call, took, self.forms)
+        made = native.fast(order, self.call, took, self.forms, self._nonempty)
         if made is not None and self._writes:
             made.counts(self.state.counter(self.written))
         if made is not None and (not self.variables or self._watch(made)):
@@ -513,6 +515,20 @@ class Computation(Alone, partial[Any]):
                 if not self.state.closed:
                     self._fast = made
                     self._shorten()
+
+    @property
+    def _nonempty(self) -> list[ExprLike] | None:
+        """Lengths that must not be 0, over numbers of arguments and their dims, `Len((0, 1))`; None where arguments do not tell them."""
+        program = self._lowered.program
+        places: dict[AxisId, ExprLike] = {}
+        for k, v in enumerate(program.inputs):
+            for d, a in enumerate(v.axes):
+                own = program.axes[a]
+                if isinstance(own, Len):
+                    places.setdefault(own.of, Len((k, d)))
+        found = [program.settled(Len(a)) for a in self._lowered.nonempty]
+        told = all(leaf.of in places for e in found for leaf in leaves(e))
+        return [substitute(e, lambda leaf: places[leaf.of]) for e in found] if told else None
 
     def _shorten(self) -> None:
         """Makes calls go the fast path, if there is one and results are not checked."""
@@ -544,6 +560,11 @@ class Computation(Alone, partial[Any]):
         self.executable  # noqa: B018  compiled here
         if lengths:
             self.native.special(lengths)
+            with self.state.compiling:
+                fast, self._fast = self._fast, None  # it may serve all lengths, by the code for all of them
+                self._shorten()
+            if fast is not None:
+                self._hasten()
         return self
 
     def _open(self) -> None:

@@ -1,11 +1,11 @@
 """Calls of one model with lengths that change: the bits of a call, what it compiles, what it runs in Python, memory, threads."""
 
-import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+from growth import needs_statm, printed
 from onnx import TensorProto, helper
 
 import ngraph as ng
@@ -154,10 +154,6 @@ import numpy as np
 import ngraph as ng
 import ngraph.transformers as ngt
 
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * 4096
-
 draw = np.random.default_rng(0)
 n, m, c, k = ng.make_axis(name="N"), ng.make_axis(name="M"), ng.make_axis(8, name="C"), ng.make_axis(16, name="K")
 x, w = ng.placeholder([n, m, c]), ng.constant(draw.standard_normal((8, 16)).astype("f"), [c, k])
@@ -175,11 +171,9 @@ with ngt.allocate_transformer("cpu") as t:
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc")
+@needs_statm
 def test_ten_thousand_calls_of_random_lengths_keep_no_memory():
-    """In a process of its own: what other tests have left in this one comes and goes."""
-    done = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
-    growth, codes, bound = map(int, done.stdout.split())
+    growth, codes, bound = printed(GROWTH)
     assert growth < 1 << 20 and codes == 1 and bound <= 16
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngraph.op_graph.dlpack import CPU, DLTensor, ExchangeAPI, ManagedTensor, dtype_word, exchange_api
+from ngraph.op_graph.expr import ExprLike
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.pool import FIELDS, expanded
@@ -40,7 +41,8 @@ FIELDS["call"] = {
     for k, name in enumerate(
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
-            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate export scratch clear known kinds"
+            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate export scratch clear known kinds "
+            "opens open settles settled limits limit short"
         ).split()
     )
 }
@@ -50,6 +52,9 @@ FIELDS["value"] = {  # an argument or a result; lengths and strides in the calle
         "rank dtype lengths places at object strides code ready itemsize align bytes writes start turned steps wish".split()
     )
 }
+FIELDS["open"] = {name: 8 * k for k, name in enumerate("number dim word".split())}  # a length that calls bring, and a word for it
+FIELDS["settled"] = {name: 8 * k for k, name in enumerate("frame start ways threads release again".split())}  # `ComputingFrame`
+FIELDS["limit"] = {name: 8 * k for k, name in enumerate("word most".split())}  # addresses of words
 FIELDS["tensor"] = {field[0]: getattr(DLTensor, field[0]).offset for field in DLTensor._fields_}
 VALUE_SHIFT = 8  # the binary logarithm of the bytes of a value; a watch is two words: an address, and the expected value
 VALUE = (1 << VALUE_SHIFT) // 8
@@ -127,7 +132,7 @@ begin:                                            ; from here on this thread own
 watch:                                            ; the locks of the state are free, and its buffers have not moved
   %w = phi i64 [ 0, %begin ], [ %w1, %watched ]
   %wmore = icmp slt i64 %w, %nw
-  br i1 %wmore, label %watch1, label %given
+  br i1 %wmore, label %watch1, label %lengths
 watch1:
   %woff = shl i64 %w, 4
   %watch.p = getelementptr i8, ptr %pw, i64 %woff
@@ -140,6 +145,17 @@ watch1:
 watched:
   %w1 = add i64 %w, 1
   br label %watch
+lengths:
+  %opens = get i64 %call.opens
+  %known = icmp eq i64 %opens, 0
+  br i1 %known, label %given, label %bring
+bring:
+  %settled = call i64 @settle(ptr %call, ptr %args, i64 %opens)
+  switch i64 %settled, label %refuse [ i64 DONE, label %given
+    i64 INTERRUPTED, label %stop ]
+stop:
+  put i64 0, %call.busy
+  ret ptr null
 given:
   %pgiven = get ptr %call.given
   %pmade = get ptr %call.made
@@ -357,6 +373,189 @@ slow:
   %vector = get ptr %call.call
   %result = call ptr %vector(ptr %other, ptr %args, i64 %count, ptr %names)
   ret ptr %result
+}
+
+define internal i64 @settle(ptr %call, ptr %args, i64 %opens) nounwind { ; reads open lengths; computes what depends on new ones
+entry:
+  %rows = get ptr %call.open
+  %given = get ptr %call.given
+  %short = get i64 %call.short                      ; whether the last lengths did not fit
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %stored ]
+  %changed = phi i64 [ %short, %entry ], [ %changed1, %stored ]
+  %more = icmp slt i64 %i, %opens
+  br i1 %more, label %look, label %compare
+look:
+  %off = mul i64 %i, OPEN_BYTES
+  %open = getelementptr i8, ptr %rows, i64 %off
+  %number = get i64 %open.number
+  %voff = shl i64 %number, VALUE_SHIFT
+  %value = getelementptr i8, ptr %given, i64 %voff
+  %px = getelementptr ptr, ptr %args, i64 %number
+  %x = load ptr, ptr %px
+  %lengths = call ptr @lengths(ptr %call, ptr %value, ptr %x)
+  %unknown = icmp eq ptr %lengths, null
+  br i1 %unknown, label %no, label %stored
+stored:
+  %dim = get i64 %open.dim
+  %pl = getelementptr i64, ptr %lengths, i64 %dim
+  %l = load i64, ptr %pl
+  %word = get ptr %open.word
+  %old = load i64, ptr %word
+  store i64 %l, ptr %word
+  %differ = xor i64 %l, %old
+  %changed1 = or i64 %changed, %differ
+  %i1 = add i64 %i, 1
+  br label %next
+no:                                               ; some words have changed
+  put i64 1, %call.short
+  ret i64 HOST_STEP
+compare:
+  %same = icmp eq i64 %changed, 0
+  br i1 %same, label %yes, label %begin
+begin:
+  put i64 1, %call.short
+  %pool = get ptr %call.pool
+  %runs = get ptr %call.run
+  %frames = get i64 %call.settles
+  %pframes = get ptr %call.settled
+  br label %frame
+frame:
+  %f = phi i64 [ 0, %begin ], [ %f1, %computed ]
+  %fmore = icmp slt i64 %f, %frames
+  br i1 %fmore, label %compute, label %limits
+compute:
+  %foff = mul i64 %f, SETTLED_BYTES
+  %settled = getelementptr i8, ptr %pframes, i64 %foff
+  %frame1 = get ptr %settled.frame
+  %start = get i64 %settled.start
+  put i64 1, %frame1.threads
+  put i64 0, %frame1.release
+  put i64 %start, %frame1.pc
+  %status = call i64 %runs(ptr %pool, ptr %frame1)
+  %done = icmp eq i64 %status, DONE
+  br i1 %done, label %computed, label %broken
+computed:
+  %pways = get ptr %settled.ways
+  %ways = load i64, ptr %pways
+  %threads = get i64 %settled.threads
+  %wide = icmp sgt i64 %ways, 1
+  %on = select i1 %wide, i64 %threads, i64 1
+  put i64 %on, %frame1.threads
+  %release = get i64 %settled.release
+  %least = select i1 %wide, i64 0, i64 1
+  %lets = icmp sgt i64 %release, %least
+  %let = zext i1 %lets to i64
+  put i64 %let, %frame1.release
+  %f1 = add i64 %f, 1
+  br label %frame
+limits:
+  %nlimits = get i64 %call.limits
+  %plimits = get ptr %call.limit
+  br label %bound
+bound:
+  %b = phi i64 [ 0, %limits ], [ %b1, %bound1 ]
+  %bmore = icmp slt i64 %b, %nlimits
+  br i1 %bmore, label %bound1, label %fill
+bound1:
+  %boff = shl i64 %b, 4
+  %limit = getelementptr i8, ptr %plimits, i64 %boff
+  %pword = get ptr %limit.word
+  %pmost = get ptr %limit.most
+  %need = load i64, ptr %pword
+  %most = load i64, ptr %pmost
+  %over = icmp ugt i64 %need, %most
+  %b1 = add i64 %b, 1
+  br i1 %over, label %above, label %bound
+above:
+  ret i64 HOST_STEP
+fill:
+  %g = phi i64 [ 0, %bound ], [ %g1, %filled ]
+  %gmore = icmp slt i64 %g, %frames
+  br i1 %gmore, label %fill1, label %fits
+fill1:
+  %goff = mul i64 %g, SETTLED_BYTES
+  %settled1 = getelementptr i8, ptr %pframes, i64 %goff
+  %again = get i64 %settled1.again
+  %isagain = icmp ne i64 %again, 0
+  br i1 %isagain, label %fill2, label %filled
+fill2:
+  %frame2 = get ptr %settled1.frame
+  put i64 0, %frame2.pc
+  %status1 = call i64 %runs(ptr %pool, ptr %frame2)
+  %done1 = icmp eq i64 %status1, DONE
+  br i1 %done1, label %filled, label %broken
+filled:
+  %g1 = add i64 %g, 1
+  br label %fill
+fits:
+  put i64 0, %call.short
+  br label %yes
+yes:
+  ret i64 DONE
+broken:
+  %why = phi i64 [ %status, %compute ], [ %status1, %fill2 ]
+  ret i64 %why
+}
+
+define internal ptr @lengths(ptr %call, ptr %value, ptr %x) nounwind { ; the shape of an array of a value's rank; else null
+entry:
+  %ptype = getelementptr i8, ptr %x, i64 KIND
+  %xtype = load ptr, ptr %ptype
+  %type = get ptr %call.type
+  %isarray = icmp eq ptr %xtype, %type
+  %wrank = get i64 %value.rank
+  br i1 %isarray, label %fields, label %kinds
+fields:
+  %prank = getelementptr i8, ptr %x, i64 RANK
+  %rank32 = load i32, ptr %prank
+  %rank1 = sext i32 %rank32 to i64
+  %plengths = getelementptr i8, ptr %x, i64 LENGTHS
+  %lengths1 = load ptr, ptr %plengths
+  br label %ranks
+kinds:
+  %nkinds = get i64 %call.known
+  %pkinds = get ptr %call.kinds
+  br label %kind
+kind:
+  %j = phi i64 [ 0, %kinds ], [ %j1, %kind2 ]
+  %jmore = icmp slt i64 %j, %nkinds
+  br i1 %jmore, label %kind1, label %no
+kind1:
+  %joff = shl i64 %j, 4
+  %row = getelementptr i8, ptr %pkinds, i64 %joff
+  %itstype = load ptr, ptr %row
+  %same.type = icmp eq ptr %itstype, %xtype
+  br i1 %same.type, label %describe, label %kind2
+kind2:
+  %j1 = add i64 %j, 1
+  br label %kind
+describe:
+  %pdescribe = getelementptr i8, ptr %row, i64 8
+  %describes = load ptr, ptr %pdescribe
+  %dl = get ptr %call.scratch
+  %unknown = call i32 %describes(ptr %x, ptr %dl)
+  %known = icmp eq i32 %unknown, 0
+  br i1 %known, label %described, label %forget
+forget:
+  %clear = get ptr %call.clear
+  call void %clear()
+  br label %no
+described:
+  %tensor = getelementptr i8, ptr %dl, i64 0
+  %rank232 = get i32 %tensor.rank
+  %rank2 = sext i32 %rank232 to i64
+  %lengths2 = get ptr %tensor.lengths
+  br label %ranks
+ranks:
+  %rank = phi i64 [ %rank1, %fields ], [ %rank2, %described ]
+  %lengths = phi ptr [ %lengths1, %fields ], [ %lengths2, %described ]
+  %ok = icmp eq i64 %rank, %wrank
+  %found = select i1 %ok, ptr %lengths, ptr null
+  ret ptr %found
+no:
+  ret ptr null
 }
 
 define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind { ; checks an array against a value's description, then records its address
@@ -591,6 +790,7 @@ def text(target: Cpu, layout: ArrayObjectLayout) -> str:
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
     words |= {"DONE": bytecode.DONE, "HOST_STEP": bytecode.HOST_CALLBACK, "INTERRUPTED": bytecode.INTERRUPTED}
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "SIZE": SIZE, "VALUE_SHIFT": VALUE_SHIFT}
+    words |= {"OPEN_BYTES": 8 * len(FIELDS["open"]), "SETTLED_BYTES": 8 * len(FIELDS["settled"])}
     words |= {f"MANAGED_{f.upper()}": ManagedTensor.tensor.offset + getattr(DLTensor, f).offset for f in FIELDS["tensor"]}
     return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
 
@@ -668,18 +868,20 @@ def _functions() -> dict[str, int] | None:
 class Spot(NamedTuple):
     """An array argument or result: its lengths, its dtype, and the addresses of the words that store its address.
 
+    Lengths are numbers, or expressions over what calls bring.
+
     order    its dims from the slowest in memory to the fastest; the caller's own where it is ()
     written  whether a call writes it
     """
 
-    lengths: tuple[int, ...]
+    lengths: tuple[ExprLike, ...]
     dtype: Any
     words: Sequence[int]
     order: tuple[int, ...] = ()
     written: bool = False
 
     @staticmethod
-    def of(shape: tuple[int, ...], dtype: Any, words: Sequence[int], order: tuple[int, ...] = (), written: bool = False) -> Spot:
+    def of(shape: tuple[ExprLike, ...], dtype: Any, words: Sequence[int], order: tuple[int, ...] = (), written: bool = False) -> Spot:
         """Returns that of memory whose dims, from the slowest to the fastest, have these lengths."""
         lengths = list(shape)
         for n, d in zip(shape, order, strict=False):
@@ -687,9 +889,10 @@ class Spot(NamedTuple):
         return Spot(tuple(lengths), dtype, words, order, written)
 
     @property
-    def steps(self) -> tuple[int, ...]:
+    def steps(self) -> tuple[ExprLike, ...]:
         """Strides in elements."""
-        found, step = [0] * len(self.lengths), 1
+        found: list[ExprLike] = [0] * len(self.lengths)
+        step: ExprLike = 1
         for d in reversed(self.order or range(len(self.lengths))):
             found[d], step = step, step * self.lengths[d]
         return tuple(found)
@@ -706,6 +909,35 @@ class ArrayForms(NamedTuple):
     given: Mapping[int, tuple[int, ...]] = {}
     made: Mapping[int, tuple[int, ...]] = {}
     api: ExchangeAPI | None = None
+
+
+class ComputingFrame(NamedTuple):
+    """A frame whose table computes from lengths.
+
+    ways     the address of a word that is above 1 where a run pays on `threads` threads
+    release  when others run meanwhile: 0 never, 1 on several threads, 2 always
+    again    whether the table itself runs for new lengths
+    """
+
+    address: int
+    start: int  # the instruction from which on it computes
+    ways: int
+    threads: int
+    release: int
+    again: bool = False
+
+
+class LengthsOfCalls(NamedTuple):
+    """The computations due where a call brings other lengths than the one before.
+
+    rows    for each word of a length: the number of the argument, its dim, the address of the word
+    frames  of tables that compute from them
+    limits  (address, address): words, and what they must not exceed; else `slow` is called
+    """
+
+    rows: Sequence[tuple[int, int, int]] = ()
+    frames: Sequence[ComputingFrame] = ()
+    limits: Sequence[tuple[int, int]] = ()
 
 
 PLAIN = ArrayForms()  # NumPy arrays in the order of their dims
@@ -759,6 +991,7 @@ class NativeFunction:
         functions = _functions()
         assert functions is not None
         self.kept: list[Any] = [code, pool, slow]  # owners of the words' targets
+        self.open: list[tuple[int, ExprLike]] = []  # addresses of words, and what they hold for the lengths of a call
         self.words = np.zeros(len(FIELDS["call"]), np.int64)
         form = TUPLE if isinstance(order, Sequence) else NONE if order is None else SINGLE
         every = [-1 if k is None else k for k in order] if isinstance(order, Sequence) else []
@@ -788,6 +1021,25 @@ class NativeFunction:
         """The number of calls that ran to their end here."""
         return int(self.words[FIELDS["call"]["calls"] // 8])
 
+    @property
+    def short(self) -> bool:
+        """Whether the last lengths that came did not fit."""
+        return bool(self.words[FIELDS["call"]["short"] // 8])
+
+    def begin(self) -> bool:
+        """Keeps calls away until `busy` is 0 again; false where one is at work."""
+        words, busy = self.words, FIELDS["call"]["busy"] // 8
+        if words[busy]:
+            return False
+        words[busy] = 1  # no other thread has run since the line above: Python lets others run at calls and at jumps back only
+        return True
+
+    def settle(self, brought: LengthsOfCalls) -> None:
+        """Lets calls bring lengths. `open` says what its tables have to compute."""
+        rows, frames, limits = ([int(n) for row in table for n in row] for table in brought)
+        self.set(open=self._kept(rows), settled=self._kept(frames), limit=self._kept(limits), short=1)
+        self.set(opens=len(brought.rows), settles=len(brought.frames), limits=len(brought.limits))
+
     def watch(self, watches: Sequence[tuple[int, int]]) -> None:
         """Replaces the watched words."""
         self.watches = np.array(watches, np.int64).reshape(-1, 2)
@@ -802,13 +1054,16 @@ class NativeFunction:
             self.set(kinds=self._kept(rows))
             self.set(known=len(self.types))
 
-    def _kept(self, numbers: Sequence[int]) -> int:
-        array = np.array([*numbers, 0], np.int64)
+    def _kept(self, numbers: Sequence[ExprLike]) -> int:
+        """The address of these numbers; those that are not known yet are 0, and in `open`."""
+        array = np.array([*[n if isinstance(n, int) else 0 for n in numbers], 0], np.int64)
         self.kept.append(array)
-        return int(array.ctypes.data)
+        at = int(array.ctypes.data)
+        self.open += [(at + 8 * k, n) for k, n in enumerate(numbers) if not isinstance(n, int)]
+        return at
 
     def _spots(self, spots: Sequence[Spot]) -> int:
-        rows: list[int] = []
+        rows: list[ExprLike] = []
         for s in spots:
             self.kept.append(s.dtype)
             size, steps = s.dtype.itemsize, s.steps
@@ -830,7 +1085,7 @@ class NativeFunction:
                 "ready": ALIGNED | (WRITEABLE if s.written else 0),
                 "itemsize": size,
                 "align": size - 1,
-                "bytes": size * math.prod(s.lengths),
+                "bytes": math.prod(s.lengths, start=size),
                 "writes": int(s.written),
                 "turned": strides if turned else 0,
                 "steps": own,

@@ -12,7 +12,6 @@ import numpy as np
 
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import pool as pools
-from ngraph.runtime.host.entry import PLAIN, ArrayForms
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu, chosen
 from ngraph.transformers.cpu.fast import Fast, fast, load_text
@@ -72,7 +71,5 @@ class CpuDevice(KernelDevice):
     def runner(self, frame: np.ndarray) -> Callable[[], int]:
         return partial(self.pool.run, self.pool.address, frame.ctypes.data)
 
-    def entry(
-        self, bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: float | None = None, forms: ArrayForms = PLAIN
-    ) -> Fast | None:
-        return fast(bound, order, slow, took, forms)
+    def entry(self, bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], *how: Any) -> Fast | None:
+        return fast(bound, order, slow, *how)

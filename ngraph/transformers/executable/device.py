@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.runtime.host.entry import PLAIN, ArrayForms
 from ngraph.targets import Cpu
 from ngraph.transformers.executable import walk
 
@@ -69,6 +68,6 @@ class KernelDevice(ABC):
         """Returns a function that runs a table from the frame's next instruction on, and returns how the run ended."""
         return partial(walk.run, self, frame)
 
-    def entry(self, bound: Any, order: Any, slow: Callable[..., Any], took: float | None = None, forms: ArrayForms = PLAIN) -> Any:
-        """Returns a faster entry into an instantiated plan than its call from Python, see `Executable`; None where there is none."""
+    def entry(self, bound: Any, order: Any, slow: Callable[..., Any], *how: Any) -> Any:
+        """Returns a faster entry into an instantiated plan than its call from Python, see `cpu.fast.fast`; None where there is none."""
         return None

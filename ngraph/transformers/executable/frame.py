@@ -529,8 +529,8 @@ class BytecodeRunner:
                 table.array[k] = lengths[a]
             self._compute()
         wide = table.wide and self.most_threads > 1
-        if wide and self.threads == 1:
-            self.threads, self.room = self.device.start(self.most_threads), -1
+        if wide:
+            self.start()
         if table.scratch > self.room:
             self._scratch()
         self.words[THREADS] = self.threads if wide else 1
@@ -551,6 +551,18 @@ class BytecodeRunner:
             now = [int(self.words[k]) for k in (THREADS, RELEASE)]
             self._compute()
             self.words[THREADS], self.words[RELEASE] = now
+
+    @property
+    def first(self) -> int:
+        """The instruction from which on the table computes what follows from lengths."""
+        return self.table.start
+
+    def start(self) -> None:
+        """Starts the threads that some lengths pay for, and gives them scratch."""
+        if self.threads == 1 and self.most_threads > 1 and (self.table.wide or self.table.most_ways is not None):
+            self.threads, self.room = self.device.start(self.most_threads), -1
+        if self.table.scratch > self.room:
+            self._scratch()
 
     def _scratch(self) -> None:
         self.room = self.table.scratch
@@ -598,8 +610,9 @@ class Arrays(dict[Buffer, Any]):
 class ActivationRecord:
     """One call's memory: arena, arguments of kernels, the table that threads walk. Calls of other lengths use it after `settle`."""
 
-    def __init__(self, bound: InstantiatedPlan, steps: Sequence[Step] | None = None):
-        self.bound, self.plan = bound, bound.plan
+    def __init__(self, bound: InstantiatedPlan, steps: Sequence[Step] | None = None, still: bool = False):
+        """`steps`: other than those of a call. `still`: state keeps its memory; what is made elsewhere is copied there at the end."""
+        self.bound, self.plan, self.still = bound, bound.plan, still
         self.room = max(bound.value(bound.layout.total), 1)  # bytes
         self.arena = bound.code.device.alloc(self.room)
         self.arrays = Arrays(bound.befores)
@@ -613,6 +626,11 @@ class ActivationRecord:
         """Makes the table of these steps; what others left in memory is still there."""
         self.scope = self._scope(table := Table())
         table.add(self.scope, steps)
+        for _, _, after in self.moving if self.still else ():
+            self.arrays.setdefault(after, empty(self.bound.shape(after), after.dtype.np))
+        for k, _, after in self.moving if self.still else ():
+            before = self.bound.befores[k]
+            table.copy(self.scope, self.scope.resolve(before), self.scope.resolve(after), self.bound.layout.content(before))
         self.walk = self._runner(table, self.bound.threads)
         for b, array in self.arrays.items():
             self.walk.point(b, array)
@@ -640,18 +658,27 @@ class ActivationRecord:
         self.bound = bound
         self.scope.settle(bound)
         self.walk.settle(bound.symbols)
-        needed = int(self.walk.table.array[self.walk.table.total])
-        if needed > self.room:
-            self.room = needed + needed // 4
-            self.arena = bound.code.device.alloc(self.room)
-            self.walk.move(ARENA, self.arena.address)
+        self.grow()
         if self.filling is not None:
             scope, runner = self.filling
             scope.settle(bound)
             runner.settle(bound.symbols)
-            if runner.table.bases[ARENA] != self.arena.address:
-                runner.move(ARENA, self.arena.address)
             runner.run()
+
+    def grow(self) -> None:
+        """Gets a larger arena where the last lengths that came need one."""
+        needed = int(self.walk.table.array[self.walk.table.total])
+        if needed <= self.room:
+            return
+        self.room = needed + needed // 4
+        self.arena = self.bound.code.device.alloc(self.room)
+        for runner in self.runners:
+            runner.move(ARENA, self.arena.address)
+
+    @property
+    def runners(self) -> list[BytecodeRunner]:
+        """That of its table, and that of what fills borders."""
+        return [self.walk] if self.filling is None else [self.walk, self.filling[1]]
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""

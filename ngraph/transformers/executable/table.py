@@ -198,10 +198,10 @@ class Table:
 
     # ---- what is computed from lengths, ahead of all steps
 
-    def ahead(self, to: WordAddress | InstructionField, a: int, op: str, b: int, *more: int) -> None:
+    def ahead(self, to: WordAddress | InstructionField | Address, a: int, op: str, b: int, *more: int) -> None:
         self.prologue.append([COMPUTE, to, WordAddress(a), WordAddress(b), OPERATIONS.index(op), *more])
 
-    def early(self, e: ExprLike, to: WordAddress | InstructionField | None = None) -> int:
+    def early(self, e: ExprLike, to: WordAddress | InstructionField | Address | None = None) -> int:
         """The word of a number over lengths that calls bring; `to` is another word that it goes to."""
         if to is not None:
             k = self.early(e)

@@ -22,7 +22,7 @@ import numpy as np
 from ngraph.config import config
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.expr import Len
+from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.parts.deferred import deferred
 from ngraph.plan import text
@@ -259,10 +259,22 @@ class VersionedExecutable(ABC):
         outputs, written = bound(given, states, version, out)
         return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
 
-    def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None, forms: ArrayForms = PLAIN) -> Any:
-        """The way past Python for calls with the last lengths, if there is one; `took`: the seconds of a call, where they are known."""
+    def fast(
+        self,
+        order: Any,
+        slow: Callable[..., Any],
+        took: float | None = None,
+        forms: ArrayForms = PLAIN,
+        nonempty: Sequence[ExprLike] | None = (),
+    ) -> Any:
+        """The way past Python, if there is one: for calls with the last lengths or, where one version serves all, with any.
+
+        took      the seconds of a call, where they are known
+        nonempty  lengths that must not be 0, see `cpu.fast.fast`; None where arguments do not tell them
+        """
         bound = next(reversed(self.bound.values()))
-        made = self.device.entry(bound, order, slow, took, forms)
+        every = bound.open and not self.eager and len(self.codes) == 1 and nonempty is not None
+        made = self.device.entry(bound, order, slow, took, forms, self.symbols if every else None, nonempty or ())
         if made is not None:
             bound.code.entries.append(made)
         return made
