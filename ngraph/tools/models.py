@@ -54,18 +54,32 @@ def shapes_of(given: Sequence[str] | None, open_: bool = False) -> dict[str, tup
     return found
 
 
-def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> Feeds:
-    """Returns random inputs; dims that neither the file nor `shapes` determines are 1."""
+def settled(model: Any, shapes: Mapping[str, Sequence[int | None]]) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Returns the shape of each input, and the dims, such as `x.1`, that are 1 since neither the file nor `shapes` has their length."""
     unknown = [name for name in shapes if name not in {p.name for p in model.inputs}]
     if unknown:
         there = [p.name for p in model.inputs]
         raise UsageError(
             f"there is no input {', '.join(unknown)}; there are {', '.join(there)}", fix=f"as in --shape {there[0] if there else ''}:1,3"
         )
+    found, assumed = {}, []
+    for p in model.inputs:
+        own = [d if isinstance(d, int) else None for d in p.shape or ()]
+        dims = [*shapes[p.name]] if p.name in shapes else own
+        if len(dims) == len(own):
+            dims = [n if d is None else d for d, n in zip(dims, own, strict=True)]
+        assumed += [f"{p.name}.{k}" for k, d in enumerate(dims) if d is None]
+        found[p.name] = tuple([1 if d is None else d for d in dims])
+    return found, assumed
+
+
+def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> Feeds:
+    """Returns random inputs; dims that neither the file nor `shapes` determines are 1."""
+    found, _ = settled(model, shapes)
     random = np.random.default_rng(seed)
     feeds = {}
     for p in model.inputs:
-        shape: Any = tuple(shapes[p.name] if p.name in shapes else [d if isinstance(d, int) else 1 for d in p.shape or ()])
+        shape: Any = found[p.name]
         if p.dtype is None or p.kind != "tensor" or p.dtype == np.dtype(object):
             raise UsageError(f"input {p} cannot be drawn at random; give it with --inputs")
         try:
@@ -78,10 +92,32 @@ def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> 
 
 def feeds_of(arguments: Any, model: Any) -> Feeds:
     """Returns the arrays of --inputs, else random inputs."""
-    shapes = shapes_of(arguments.shape)
+    shapes = shapes_of(arguments.shape, open_=True)
     if arguments.inputs and shapes:
         raise UsageError("--shape is for random inputs, and --inputs brings others", fix="give one of them")
     return read_arrays(arguments.inputs) if arguments.inputs else drawn(model, shapes, arguments.seed)
+
+
+@contextlib.contextmanager
+def assuming(assumed: Sequence[str]) -> Iterator[None]:
+    """Surrounds the first call on inputs with dims that were taken to be 1; an error of it says which, and how to give their lengths."""
+    try:
+        yield
+    except NgraphError as error:
+        if not assumed:
+            raise
+        name = assumed[0].rpartition(".")[0]
+        said = str(error).splitlines()[0]
+        one = "which has" if len(assumed) == 1 else "which have"
+        raise NgraphError(
+            f"with length 1 for {', '.join(assumed)}, {one} none in the file: {said}",
+            fix=f"give lengths, as in --shape {name}:1,64 with a number for each dim of {name}, or arrays with --inputs",
+        ) from error
+
+
+def assumed_in(arguments: Any, model: Any) -> list[str]:
+    """Returns the dims of random inputs that are 1 since nothing says their length."""
+    return [] if arguments.inputs else settled(model, shapes_of(arguments.shape, open_=True))[1]
 
 
 def inputs_of(parser: Any) -> None:
@@ -175,7 +211,9 @@ def run(arguments: Any) -> Answer:
     """Runs `ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
     check_output(arguments.outputs, ".npz", reads={"what --inputs names": arguments.inputs})
     model = loaded(arguments.model)
-    results = model.run(feeds_of(arguments, model))
+    feeds = feeds_of(arguments, model)
+    with assuming(assumed_in(arguments, model)):
+        results = model.run(feeds)
     if arguments.outputs:
         flat = {}
         for name, value in results.items():
@@ -249,10 +287,15 @@ MIN_VARIED_CALLS = 20  # of each runtime, however long they take
 
 
 class Lengths:
-    """Lengths of dims that change with every call: each of its name's range, drawn from a seed."""
+    """Lengths of dims that change with every call: each of its name's range, drawn from a seed.
+
+    Other dims without a length in the file have that of --shape or --inputs, else 1.
+    """
 
     def __init__(self, arguments: Any, model: Any):
         self.model, self.texts, self.seed = model, arguments.shape or [], arguments.seed
+        self.given = read_arrays(arguments.inputs) if arguments.inputs else {}
+        self.assumed: list[str] = []  # dims of the last inputs that are 1 since nothing says their length
         self.ranges = dict([self._range(text) for text in arguments.vary])
         self.random = np.random.default_rng(self.seed)
         dims = {n for p in model.inputs for d, n in enumerate(p.shape or ()) for n in (n, f"{p.name}.{d}")}
@@ -275,17 +318,27 @@ class Lengths:
         return found[1], range(first, int(found[3]) + 1, step)
 
     def feeds(self) -> Feeds:
-        """Returns the inputs of the next call."""
+        """Returns the inputs of the next call: arrays of --inputs, repeated or cut to its lengths, else random ones."""
+        shapes, self.assumed = settled(self.model, self.shapes())
+        if not self.given:
+            return drawn(self.model, shapes, self.seed)
+        return {p.name: np.resize(self.given[p.name], shapes[p.name]) for p in self.model.inputs if p.name in self.given}
+
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Draws the lengths of the next call; those that are not varied are those of --shape or --inputs, or the file's."""
         own = {name: int(self.random.choice(span)) for name, span in self.ranges.items()}
         texts = []
         for text in self.texts:
             name, colon, dims = text.rpartition(":")
             texts.append(f"{name}{colon}{','.join([str(own.get(w, w)) for w in dims.split(',')])}")
-        shapes = shapes_of(texts)
+        shapes = shapes_of(texts, open_=True)
         for p in self.model.inputs:
-            dims = shapes.get(p.name, [n if isinstance(n, int) else own.get(n, 1) for n in p.shape or ()])
-            shapes[p.name] = tuple([own.get(f"{p.name}.{d}", n) for d, n in enumerate(dims)])
-        return drawn(self.model, shapes, self.seed)
+            file = [*(p.shape or ())]
+            known = shapes.get(p.name) or (self.given[p.name].shape if p.name in self.given else (None,) * len(file))
+            if len(known) == len(file):
+                known = tuple([own.get(n, d if d is not None or not isinstance(n, int) else n) for n, d in zip(file, known, strict=True)])
+            shapes[p.name] = tuple([own.get(f"{p.name}.{k}", d) for k, d in enumerate(known)])
+        return shapes
 
 
 def varied(model: Any, peers: Mapping[str, Callable[[Feeds], Any]], lengths: Lengths, seconds: float) -> tuple[dict[str, list[float]], int]:
@@ -368,12 +421,14 @@ def bench(arguments: Any) -> Answer:
     start = time.perf_counter()
     model = loaded(arguments.model)
     load = time.perf_counter() - start
-    if arguments.vary and arguments.inputs:
-        raise UsageError("--vary draws inputs, and --inputs brings others", fix="give one of them")
+    if arguments.shape and arguments.inputs:
+        raise UsageError("--shape is for random inputs, and --inputs brings others", fix="give one of them")
     lengths = Lengths(arguments, model) if arguments.vary else None
     feeds = feeds_of(arguments, model) if lengths is None else lengths.feeds()
+    assumed = assumed_in(arguments, model) if lengths is None else lengths.assumed
     start = time.perf_counter()
-    mine = model.run(None, feeds)
+    with assuming(assumed):
+        mine = model.run(None, feeds)
     first = time.perf_counter() - start
     peers: dict[str, Callable[[Feeds], Any]] = {}
     calls: dict[str, Callable[[], Any]] = {"ngraph": lambda: model.run(None, feeds)}
@@ -396,7 +451,8 @@ def bench(arguments: Any) -> Answer:
     for name in apart:
         found[name]["ratio"] = found[name]["median"] / found["ngraph"]["median"]
         found[name]["largest difference"] = apart[name]
-    lines = [f"load {load * 1e3:.1f} ms, first call {first * 1e3:.1f} ms; then, in ms:"]
+    lines = [f"{', '.join(assumed)}: length 1, for the file has none; --shape gives others"] if assumed else []
+    lines += [f"load {load * 1e3:.1f} ms, first call {first * 1e3:.1f} ms; then, in ms:"]
     columns = ("median", "mean", "p90", "p99", "min", "max")
     lines.append(f"{'':12}{'calls':>8}" + "".join(f"{c:>10}" for c in columns))
     for name, f in found.items():
@@ -437,7 +493,8 @@ def diff(arguments: Any) -> Answer:
     if not names:
         raise NgraphError(f"{a} and {b} have no value of one name to compare", fix="give two versions of one model")
     feeds = feeds_of(arguments, mine)
-    got = dict(zip(names, mine.watched(names).run(None, feeds), strict=True))
+    with assuming(assumed_in(arguments, mine)):
+        got = dict(zip(names, mine.watched(names).run(None, feeds), strict=True))
     if same:
         found = peer_onnxruntime(format.elsewhere(a, names), 0)(feeds)
     else:

@@ -200,7 +200,31 @@ def test_bench_varies_lengths(folder):
     assert "calls of ngraph after the first compiled something" in ngraph(folder, *words)[1]
     for wrong in ("width=3..5", "N=5..3", "N=x", "N"):
         assert refused(folder, "bench", "good.onnx", "--vary", wrong)[0] == 2
-    assert refused(folder, "bench", "good.onnx", "--vary", "N=1..4", "--inputs", "in.npz")[0] == 2
+    words = ("bench", "good.onnx", "--vary", "N=1..4", "--inputs", "in.npz", "-t", "0.1")
+    assert ngraph(folder, *words)[0] == 0
+    assert refused(folder, *words, "--shape", "x:3,4")[0] == 2
+
+
+def test_lengths_that_nothing_says(tmp_path):
+    """A convolution over pictures of any size, which has none of one place: what is varied, given, taken to be 1, and said."""
+    tensor = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, (2, 3, 3, 5), np.ones(90, "f"))
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in (("x", [None, 3, None, None]), ("y", [None] * 4))]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [tensor])
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(made, tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.ones((2, 3, 9, 9), "f"))
+    vary = ("bench", "m.onnx", "--vary", "x.3=8..20", "-t", "0.1", "--json")
+    for more, height, batch in ((["--shape", "x:?,3,7,?"], 7, 1), (["--inputs", "in.npz"], 9, 2)):
+        code, out, _ = ngraph(tmp_path, *vary, *more)
+        _, shape = json.loads(out)["inputs"]["x"]
+        assert code == 0 and [*shape[:3]] == [batch, 3, height] and 8 <= shape[3] <= 20
+    _, out, _ = ngraph(tmp_path, *vary[:-1], "--shape", "x:?,3,7,?")
+    assert out.startswith("x.0: length 1, for the file has none; --shape gives others\n")
+    for words in (vary[:-1], ("bench", "m.onnx"), ("run", "m.onnx")):
+        code, err = refused(tmp_path, *words)
+        assert code == 1 and "with length 1 for x.0, x.2" in err and "--shape x:1,64" in err and "--inputs" in err
+    code, err = refused(tmp_path, "run", "m.onnx", "--shape", "z:1,3,8,8")
+    assert code == 2 and "there is no input z; there are x" in err
 
 
 # ---- profile and view
