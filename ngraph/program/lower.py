@@ -260,6 +260,7 @@ class Lowering:
     def _emit(self, o: Op, scope: StateScope) -> tuple[Value, ...]:
         inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]  # inputs are kept before their users
         if o.opdef.name == "part":
+            inputs[o.attrs["index"]].hint = inputs[o.attrs["index"]].hint or o.hint or ""
             return (inputs[o.attrs["index"]],)
         if o.opdef.name == "together":
             return inputs

@@ -19,6 +19,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.files import written
+from ngraph.program.lower import unique
 from ngraph.program.program import AxisId
 
 LIMIT = (1 << 31) - (1 << 24)  # bytes that a protobuf file may have, less space for the nodes
@@ -52,11 +53,27 @@ def rename(part: OutputGraph, new: Mapping[str, str]) -> None:
     for node in part.nodes:
         node.inputs = [new.get(n, n) for n in node.inputs]
         node.outputs = [new.get(n, n) for n in node.outputs]
-        node.name = new.get(node.name, node.name)
         for a in node.attrs.values():
             if isinstance(a, OutputGraph):
                 rename(a, new)
                 a.outputs = [r._replace(name=new.get(r.name, r.name)) for r in a.outputs]
+
+
+def within(part: OutputGraph) -> Iterator[OutputNode]:
+    """Yields the nodes of a graph and of the graphs in their attributes."""
+    for node in part.nodes:
+        yield node
+        for a in node.attrs.values():
+            if isinstance(a, OutputGraph):
+                yield from within(a)
+
+
+def name_nodes(part: OutputGraph) -> None:
+    """Names nodes, no two alike: as in the file they were read from, all but the one with the result with a number; others by results."""
+    taken: set[str] = set()
+    for node in sorted(within(part), key=lambda n: (not n.name, not n.last)):
+        node.name = unique(node.name or node.outputs[0], taken)
+        taken.add(node.name)
 
 
 class AxisNames:

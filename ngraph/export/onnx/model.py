@@ -14,7 +14,7 @@ from ngraph.errors import ArgumentError, UnsupportedError, show_line
 from ngraph.export.onnx import file, loops, moving, products, rules
 from ngraph.export.onnx.names import onnx_type
 from ngraph.export.onnx.whole import put_together
-from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef
+from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef, hints
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.parts.runner import Pipeline, pass_, run
@@ -122,6 +122,7 @@ def _written(
     shared = Shared(opset)
     for name in (*what.results, *what.inputs, *(s.name for s in program.state_in)):
         shared.taken.add(name)
+    shared.reserved |= hints(program) - shared.taken
     w = GraphWriter(program, shared, program.name)
     for name, value in zip(what.inputs, program.inputs, strict=True):
         w.part.inputs.append(TensorRef(name, tuple(value.axes), value.dtype))
@@ -171,6 +172,7 @@ def _finished(w: GraphWriter, outputs: Sequence[tuple[str, TensorRef]]) -> set[s
     again = {made: base for made, base in w.shared.variants.items() if made in read and base not in read}
     again = {made: base for base, made in {base: made for made, base in again.items()}.items()}  # one for each name
     file.rename(w.part, again)
+    file.name_nodes(w.part)
     w.shared.arrays = {again.get(n, n): a for n, a in w.shared.arrays.items() if n in read}
     return {again.get(n, n) for n in read}
 

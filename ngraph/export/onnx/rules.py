@@ -62,7 +62,7 @@ def _biased(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRe
         ready = w.array(bias) is not None or (bias.dims == bias.axes and bias.name not in w.shared.makers)
         if len(maker.inputs) == 2 and bias.axes and ready:
             maker.inputs.append(w.arranged(bias, bias.axes).name)
-            return x
+            return w.changed(x)
     return None
 
 
@@ -78,7 +78,7 @@ def _scaled(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRe
             continue
         scale = scale.reshape(-1, *[1] * (weights.ndim - 1))
         maker.inputs[1] = w.variant((weights * scale).astype(weights.dtype), maker.inputs[1])
-        return x
+        return w.changed(x)
     return None
 
 
@@ -458,7 +458,7 @@ def _constant(w: GraphWriter, step: Step, value: Any, axes: tuple[AxisId, ...], 
         made = w.cast(TensorRef(w.scalar(w.settle(value)), (), INT64), dtype)
         w.shared.sizes[made.name] = w.settle(value)
         return made
-    return w.number(value, dtype)
+    return w.number(value, dtype, step.result.hint)
 
 
 @NODES.of("iota")

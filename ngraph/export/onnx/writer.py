@@ -48,12 +48,17 @@ class TensorRef(NamedTuple):
 
 
 class OutputNode:
-    """A node of the new graph; attributes that are graphs are `OutputGraph`s."""
+    """A node of the new graph; attributes that are graphs are `OutputGraph`s.
 
-    __slots__ = ("op", "inputs", "outputs", "attrs", "name", "part")
+    name    what the node it was read from is called; "" for one that is called after its result
+    last    whether it gives the result of that node
+    """
+
+    __slots__ = ("op", "inputs", "outputs", "attrs", "name", "last", "part")
 
     def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str, part: OutputGraph):
         self.op, self.inputs, self.outputs, self.attrs, self.name, self.part = op, inputs, outputs, attrs, name, part
+        self.last = False
 
 
 class OutputGraph:
@@ -148,6 +153,7 @@ class Shared:
     def __init__(self, opset: int):
         self.opset = opset
         self.taken: set[str] = set()
+        self.reserved: set[str] = set()  # names of values that have no node so far
         self.tried: dict[str, int] = {}
         self.arrays: dict[str, Array] = {}  # constants, by name
         self.known: dict[Any, str] = {}  # small constants, by value
@@ -155,14 +161,15 @@ class Shared:
         self.makers: dict[str, OutputNode] = {}
         self.variants: dict[str, str] = {}  # constants and the constants that they are made of
         self.swapped: dict[str, str] = {}  # names that are exchanged at the end
+        self.called: set[str] = set()  # names whose values have names of their own
         self.sums: dict[str, tuple[TensorRef, tuple[AxisId, ...]]] = {}  # the operand and axes of sums
         self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
         self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
 
     def fresh(self, base: str) -> str:
-        """Returns the name, with the first free number where it is taken."""
+        """Returns the name, with the first free number where it is taken or is another value's."""
         name, n = base, self.tried.get(base, 1)
-        while name in self.taken:
+        while name in self.taken or name in self.reserved:
             n += 1
             name = f"{base}_{n}"
         self.tried[base] = n
@@ -181,6 +188,7 @@ class GraphWriter:
         self.cache: dict[Any, Any] = {}
         self.lengths: dict[AxisId, ExprLike] = {}
         self.label = ""
+        self.node_name = ""  # of the node that the present step was read from
         self.refused: Callable[[Step, str], None] = parent.refused if parent else _never
 
     @functools.cached_property
@@ -222,7 +230,7 @@ class GraphWriter:
     def beside(self, program: Program) -> GraphWriter:
         """Returns a writer of another program into this same graph."""
         made = GraphWriter(program, self.shared, self.part.name, self)
-        made.part, made.label = self.part, self.label
+        made.part, made.label, made.node_name = self.part, self.label, self.node_name
         return made
 
     def taken(self, name: str, ref: TensorRef) -> TensorRef:
@@ -258,7 +266,7 @@ class GraphWriter:
     def node(self, op: str, inputs: Sequence[str], count: int = 1, **attrs: Any) -> list[str]:
         """Adds a node as it is; returns the names of its results."""
         names = [self.shared.fresh(self.label or op.lower()) for _ in range(count)]
-        made = OutputNode(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0], self.part)
+        made = OutputNode(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, self.node_name, self.part)
         self.part.nodes.append(made)
         for name in names:
             self.shared.makers[name] = made
@@ -327,9 +335,9 @@ class GraphWriter:
     def ints(self, numbers: Iterable[int]) -> str:
         return self.constant(np.array(list(numbers), np.int64))
 
-    def number(self, value: Any, dtype: DType) -> TensorRef:
+    def number(self, value: Any, dtype: DType, name: str = "") -> TensorRef:
         with np.errstate(all="ignore"):
-            return TensorRef(self.constant(np.array(value).astype(dtype.np)), (), dtype)
+            return TensorRef(self.constant(np.array(value).astype(dtype.np), name), (), dtype)
 
     def array(self, ref: TensorRef) -> Array | None:
         """Returns the values of a constant; None for other tensors."""
@@ -635,24 +643,42 @@ class GraphWriter:
     def run(self) -> None:
         """Adds nodes for all steps. Steps without nodes are added to `refused`, and translation continues."""
         for step in self.program.steps:
-            self.label = label(step)
+            self.label, self.node_name = label(step), node_name(step)
+            self.shared.reserved.difference_update([label(step, k) for k in range(len(step.results))])
             first = len(self.part.nodes)
             try:
                 made = self._written(step)
             except Cannot as reason:
                 self.refused(step, str(reason))
                 made = tuple([TensorRef("?", tuple(v.axes), v.dtype) for v in step.results])
-            for value, ref in zip(step.results, made, strict=True):
+            for k, (value, ref) in enumerate(zip(step.results, made, strict=True)):
                 self.refs[value] = ref
-                self._called(ref.name, first)
+                self._call(ref.name, step, k, first)
                 if ref.name not in ("?", "") and ref.name not in self.shared.arrays:
                     self.shared.types[ref.name] = ref.dtype, tuple(self.shape(ref.dims)), ref.dims
 
-    def _called(self, name: str, first: int) -> None:
-        """Names a step's result after the step, and the nodes before it, from number `first` on, with a number."""
+    def _call(self, name: str, step: Step, k: int, first: int) -> None:
+        """Names the result number `k` of a step, whose nodes are those from number `first` on; those before it get a number."""
+        maker, swapped, wanted = self.shared.makers.get(name), self.shared.swapped, label(step, k)
+        if maker is None or name in self.shared.called:
+            return
         mine = [o for node in self.part.nodes[first:] for o in node.outputs]
-        if name in mine[1:] and mine[0] not in self.shared.swapped and name.startswith(mine[0]):
-            self.shared.swapped.update({name: mine[0], mine[0]: name})
+        if step.results[k].hint:
+            self.shared.called.add(name)
+            maker.last = True
+            if (
+                name != wanted and wanted not in self.shared.taken
+            ):  # nodes are called after the first result; some steps have none of their own
+                self.shared.taken.add(wanted)
+                swapped[name] = wanted
+        if name in mine[1:] and mine[0] not in swapped and name.startswith(mine[0]):
+            swapped.update({name: mine[0], mine[0]: name})
+
+    def changed(self, ref: TensorRef) -> TensorRef:
+        """Returns a tensor whose node was changed, so that it has the value of this step, and the name of the earlier one no longer."""
+        self.shared.called.discard(ref.name)
+        self.shared.swapped[ref.name] = self.shared.fresh(self.label)
+        return ref
 
     def _written(self, step: Step) -> tuple[TensorRef, ...]:
         found = rule_of(step.op)
@@ -680,18 +706,26 @@ class GraphWriter:
 IMPORTED = re.compile(r"\w+ '(.+)'")  # in place of a line for ops from a file
 
 
-def label(step: Step) -> str:
-    """Returns the name of a step's nodes: its result's, that of the node it was read from, or its op's, after its scope."""
-    own = step.results[0].hint if step.results else ""
-    origin = step.origin[0] if step.origin else None
-    if origin is None:
-        return own or step.op
-    if own:
-        return f"{origin.scope}/{own}" if origin.scope else own
-    came = IMPORTED.fullmatch(origin.file)
-    if came:
-        return came[1]
-    return f"{origin.scope}/{origin.name}" if origin.scope else origin.name
+def node_name(step: Step) -> str:
+    """Returns the name of the node of a file that a step was read from; "" for others."""
+    came = IMPORTED.fullmatch(step.origin[0].file) if step.origin else None
+    return came[1] if came else ""
+
+
+def label(step: Step, k: int = 0) -> str:
+    """Returns the name of a step's result number `k`: its own, that of the node it was read from, or its op's; a user's after its scope."""
+    own = step.results[k].hint if step.results else ""
+    read = node_name(step)
+    if read or not step.origin:
+        return own or read or step.op
+    origin = step.origin[0]
+    return "/".join(filter(None, (origin.scope, own or origin.name)))
+
+
+def hints(program: Program) -> set[str]:
+    """Returns the labels of steps whose results have names, in bodies, too."""
+    found = {label(s, k) for s in program.steps for k, v in enumerate(s.results) if v.hint}
+    return found.union(*[hints(a) for s in program.steps for a in s.attrs.values() if type(a) is Program])
 
 
 TOKEN = TensorRef("", (), DTYPES["token"])

@@ -233,8 +233,9 @@ class ModelTrace:
         axes = [d for d in dims if d is not None]
         if not axes:
             value = array.reshape(()).item()
-            return Tensor(filled(value, (), as_dtype(array.dtype)), dims)
-        made = constant(array.reshape([len(a) for a in axes]), axes)
+            made = filled(value, (), as_dtype(array.dtype))
+        else:
+            made = constant(array.reshape([len(a) for a in axes]), axes)
         return Tensor(made.named(name) if name else made, dims)
 
     def size_tensor(self, v: Sizes) -> Tensor:

@@ -112,6 +112,14 @@ NOTHING = Nothing()
 Value = Any  # Tensor | ConstantArray | Sizes | StringInput | list | Nothing
 
 
+def call(value: Value, name: str) -> None:
+    """Gives a value the name that a file has for it, unless it has one."""
+    if type(value) is Tensor:
+        value.op.hint = value.op.hint or name
+    elif type(value) is ConstantArray:
+        value.name = value.name or name
+
+
 def settled(array: Any, dtype: Any = np.int64) -> ConstantArray | Sizes:
     """`ConstantArray` where every number is known, else `Sizes`."""
     array = np.asarray(array, object)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional.trace import Fixed, Inside, ModelTrace
-from ngraph.frontends.positional.values import Value
+from ngraph.frontends.positional.values import Value, call
 from ngraph.op_graph.op import SourceLocation, made_for
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def walk(g: ModelTrace, frame: Frame, nodes: Iterable[GraphNode], outputs: Seque
 
 
 def apply(g: ModelTrace, frame: Frame, node: GraphNode) -> None:
-    """One node: its results into the frame."""
+    """One node: its results into the frame. Their ops take the names of the file where they have none."""
     inputs: list[Value] = []
     try:
         g.count()
@@ -154,6 +154,7 @@ def apply(g: ModelTrace, frame: Frame, node: GraphNode) -> None:
     for name, value in zip(node.gives, results, strict=False):
         if name:
             frame.names[name] = value
+            call(value, str(name))
     missing = [name for name in node.gives[len(results) :] if name]
     if missing:
         raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")

@@ -13,7 +13,7 @@ from torch.fx import Node
 from ngraph.errors import GraphError, NgraphError, UnsupportedError
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.shapes import at, size_op
-from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, call
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch.lengths import SymbolicTrace, TorchTrace
@@ -177,6 +177,7 @@ class NodeReading:
         name = name_of(node)
         if name == "getitem":
             self.values[node] = self.values[node.args[0]][node.args[1]]
+            call(self.values[node], node.name)
             return
         n = TorchNode(self.g, node)
         function = table.find(name)
@@ -190,6 +191,7 @@ class NodeReading:
             args, named = self.of(node.args), self.of(node.kwargs)
             with made_for(SourceLocation((file or f"{name} {node.name!r}", number), "")):
                 self.values[node] = function(n, *args, **named)
+            call(self.values[node], node.name)
         except UnsupportedError:
             raise
         except NgraphError as error:

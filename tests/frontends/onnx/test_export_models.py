@@ -171,6 +171,57 @@ def before(tmp_path):
     return tmp_path / "a.onnx"
 
 
+def with_outputs(made, names):
+    """The model with values of its inside as outputs, too."""
+    made = onnx.ModelProto.FromString(made.SerializeToString())
+    have = {o.name for o in made.graph.output}
+    made.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in have)
+    return made
+
+
+def test_names_stay():
+    """Values, initializers and nodes are called as before, and a value of a name has the numbers that it had; one folded away has none."""
+    r = np.random.default_rng(3)
+    weights = {"w": (4, 3, 3, 3), "s": (4,), "b": (4,), "m": (4,), "v": (4,), "lone": (5, 4, 1, 1), "dense": (80, 6), "bias": (6,)}
+    constants = {k: r.random(shape, np.float32) for k, shape in weights.items()}
+    constants["half"] = np.float32(0.5)
+    nodes = [
+        h.make_node("Conv", ["x", "w"], ["folded"], "conv"),
+        h.make_node("BatchNormalization", ["folded", "s", "b", "m", "v"], ["normed"], "batch"),
+        h.make_node("Tanh", ["normed"], ["active"], "lone"),  # a node that is called as an initializer
+        h.make_node("Conv", ["active", "lone"], ["second"], "conv 2"),
+        h.make_node("Flatten", ["second"], ["flat"], "flatten"),
+        h.make_node("MatMul", ["flat", "dense"], ["product"], "hidden"),
+        h.make_node("Add", ["product", "bias"], ["hidden"], "product"),  # names of nodes are no names of values
+        h.make_node("Split", ["hidden"], ["left", "right"], "split", axis=1, num_outputs=2),
+        h.make_node("Mul", ["left", "half"], ["halved"], "halve"),
+        h.make_node("Softmax", ["halved"], ["shares"], "softmax", axis=1),
+        h.make_node("Add", ["shares", "right"], ["y"], "join"),
+    ]
+    before = model(nodes, [("x", F, ["n", 3, 6, 6])], [("y", F, ["n", 3])], constants)
+    made = exported(ng.onnx.load(before.SerializeToString()))
+    values = {o for n in made.graph.node for o in n.output}
+    kept = [o for n in nodes for o in n.output if o != "folded"]
+    assert set(kept) <= values and "folded" not in values
+    assert {"w", "lone", "dense", "bias", "half"} <= {i.name for i in made.graph.initializer}
+    names = [n.name for n in made.graph.node]
+    assert {n.name for n in nodes} - {"batch", "conv"} <= set(names) and len(set(names)) == len(names)
+    feed = {"x": r.random((2, 3, 6, 6), np.float32)}
+    for name, got, want in zip(kept, *[session(with_outputs(m, kept)).run(kept, feed) for m in (made, before)], strict=True):
+        np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name)
+
+
+def test_names_of_other_formats_stay(tmp_path):
+    """Of a program of PyTorch: the names of its nodes and parameters."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
+    program = torch.export.export(module, (torch.zeros(2, 4),))
+    torch.export.save(program, tmp_path / "a.pt2")
+    assert main(["convert", str(tmp_path / "a.pt2"), str(tmp_path / "a.onnx")]) == 0
+    made = onnx.load(tmp_path / "a.onnx").graph
+    assert [list(n.output) for n in made.node] == [["linear"], ["tanh"], [made.output[0].name]]
+    assert [i.name for i in made.initializer] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+
+
 def test_convert(before, capsys):
     """Another opset, lengths that are fixed and lengths that stay open, arrays beside the file."""
     after = before.with_name("b.onnx")
