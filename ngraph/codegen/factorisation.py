@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.codegen.forms import Whole, apply, plus, register, times
+from ngraph.codegen.lanes import leading, transposed
 from ngraph.codegen.math import emit
 from ngraph.codegen.number import Number
 from ngraph.codegen.routines import KERNELS, OpaqueOpText, silent, unit_axis, wide
@@ -152,6 +153,71 @@ class _Factorisation:
         count = apply(w, "min", apply(w, "-", self.t.number(self.t.count(self.batch)), first), self.lanes)
         self.loop(0, count, lambda k: body(self.t.unflatten(register(plus(w, first, k)), self.batch), k))
 
+    def each_move(self, t: IRValue, fast: Callable[[], None] | None, slow: Callable[[dict[AxisId, Whole], Whole], None]) -> None:
+        """`fast` for a work item that has a matrix for each lane, `slow` for each matrix of others, or of all where `fast` is None."""
+        count = self.t.count(self.batch)
+        if fast is None:
+            self.each_matrix(t, slow)
+        elif type(count) is int and count % self.lanes == 0:
+            fast()
+        else:
+            w = self.w
+            left = register(apply(w, "-", self.t.number(count), times(w, t, self.lanes)))
+            full = w.op("icmp sge", left, constant(self.lanes, dtypes.int64), dtype=dtypes.bool_)
+            w.when(full, [], silent(fast), rare=False)
+            w.when(w.op("xor", full, constant(1, dtypes.bool_)), [], silent(lambda: self.each_matrix(t, slow)))
+
+    def by_lanes(
+        self, t: IRValue, b: Buffer, rows: AxisId, columns: AxisId | None, place: Callable[..., str], fetch: bool
+    ) -> Callable[[], None] | None:
+        """Returns what moves one matrix for each lane between a buffer and `place(row, column, lane)` in scratch, by whole vectors.
+
+        Elements that are neighbours in the buffer are those of one matrix: so many vectors as there are lanes are transposed in registers.
+        None where neighbours belong to neither rows nor columns.
+        """
+        w, lanes, dense = self.w, self.lanes, unit_axis(b)
+        if not self.interleaved or dense is None or dense not in (rows, columns):
+            return None
+        other = columns if dense == rows else rows
+        n = self.t.open(dense)
+        if type(n) is not int:
+            return None
+
+        def run() -> None:
+            spots = []
+            for k in range(lanes):
+                index = self.t.unflatten(register(plus(w, times(w, t, lanes), k)), self.batch)
+                spots.append(self.places(b, index, *([dense] if other is None else [other, dense])))
+
+            def chunk(row: tuple[Whole, ...], c: Whole, count: int) -> None:
+                mask = leading(count, lanes)
+
+                def at(q: int) -> str:
+                    i = row[0] if row else 0
+                    j = plus(w, c, q)
+                    return place(*((i, j) if dense == columns else (j, i)), 0)
+
+                if fetch:
+                    vectors = transposed(w, [self.load(spot(*row, c), b.dtype, lanes, mask) for spot in spots])
+                    for q in range(count):
+                        w.store(vectors[q], at(q))
+                    return
+                vectors = transposed(w, [w.load(at(min(q, count - 1)), self.dtype, lanes) for q in range(lanes)])
+                for spot, v in zip(spots, vectors, strict=True):
+                    w.store(self.cast(v, b.dtype), spot(*row, c), mask=mask)
+
+            def line(*row: Whole) -> None:
+                w.loop(0, n - n % lanes, lanes, [], silent(lambda c: chunk(row, c, lanes)))
+                if n % lanes:
+                    chunk(row, n - n % lanes, n % lanes)
+
+            if other is None:
+                line()
+            else:
+                self.loop(0, self.t.length(other), line)
+
+        return run
+
     def places(self, b: Buffer, index: dict[AxisId, Whole], *axes: AxisId) -> Callable[..., str]:
         """Returns the addresses in a buffer by the indices along these axes, of one matrix."""
         base = self.t.address(b, self.t.offset(b, index))
@@ -169,6 +235,10 @@ class _Factorisation:
 
     def loop(self, start: Whole, stop: Whole, body: Callable[[IRValue], Any]) -> None:
         self.w.loop(start, stop, 1, [], silent(body))
+
+    def instructions(self, each: ExprLike) -> ExprLike:
+        """Returns those of all matrices: twice as many as multiply-adds of vectors, and the moves in and out."""
+        return self.t.count(self.batch) * (each * 2 // self.lanes + self.m * self.n)
 
     def root(self, x: Number) -> Number:
         return Number(self.w, emit(self.w, "sqrt", [x.v]))
@@ -216,12 +286,22 @@ def _cholesky(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, .
         f.loop(first, last, lambda k: column(k, first))
         f.loop(last, f.width(), lambda i: less(i, first, last))
 
-    def work_item(t: IRValue) -> None:
-        f.each_matrix(t, fetch)
-        f.loop(0, s.vectors, block)
-        f.each_matrix(t, store)
+    def zeros() -> None:
+        """Fills the triangle below the diagonal of the transposed factors."""
+        f.loop(0, f.height(), lambda i: f.loop(0, i, lambda j: s.put(s.everywhere(Number(f.w, constant(0, f.dtype))), i, j)))
 
-    return (f.t.written(f.items, work_item, f.scratch(f.m * s.row)),)
+    def turned(i: Whole, j: Whole, lane: Whole) -> str:
+        return s.place(j, i, lane)
+
+    def work_item(t: IRValue) -> None:
+        f.each_move(t, f.by_lanes(t, f.x, f.rows, f.columns, turned, fetch=True), fetch)
+        f.loop(0, s.vectors, block)
+        out = f.by_lanes(t, y, f.rows, f.columns, turned, fetch=False)
+        if out is not None:
+            zeros()
+        f.each_move(t, out, store)
+
+    return (f.t.written(f.items, work_item, f.scratch(f.m * s.row), f.instructions(f.m * f.m * f.m // 6)),)
 
 
 @KERNELS.of("lu_block")
@@ -232,13 +312,13 @@ def _lu(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     packed, order, sign = routine.results
 
     def fetch(index: dict[AxisId, Whole], lane: Whole) -> None:
-        source, numbers = f.places(f.x, index, f.rows, f.columns), f.places(order, index, f.rows)
+        source = f.places(f.x, index, f.rows, f.columns)
+        f.loop(0, f.height(), lambda i: f.loop(0, f.width(), lambda j: w.store(f.load(source(i, j), f.x.dtype), s.place(i, j, lane))))
 
-        def row(i: IRValue) -> None:
-            f.loop(0, f.width(), lambda j: w.store(f.load(source(i, j), f.x.dtype), s.place(i, j, lane)))
-            w.store(w.convert("trunc", i, dtypes.int32), numbers(i))
-
-        f.loop(0, f.height(), row)
+    def numbered(index: dict[AxisId, Whole]) -> None:
+        """The rows in their order, and the sign of that."""
+        numbers = f.places(order, index, f.rows)
+        f.loop(0, f.height(), lambda i: w.store(w.convert("trunc", i, dtypes.int32), numbers(i)))
         w.store(constant(1, dtypes.int32), f.places(sign, index)())
 
     def store(index: dict[AxisId, Whole], lane: Whole) -> None:
@@ -302,11 +382,13 @@ def _lu(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
         )
 
     def work_item(t: IRValue) -> None:
-        f.each_matrix(t, fetch)
+        fast = f.by_lanes(t, f.x, f.rows, f.columns, s.place, fetch=True)
+        f.each_move(t, fast, fetch)
+        f.each_matrix(t, lambda index, lane: numbered(index))
         f.loop(0, s.vector_of(plus(w, apply(w, "min", f.height(), f.width()), s.per_vector - 1)), lambda c: block(t, c))
-        f.each_matrix(t, store)
+        f.each_move(t, f.by_lanes(t, packed, f.rows, f.columns, s.place, fetch=False), store)
 
-    return (f.t.written(f.items, work_item, f.scratch(f.m * s.row)),)
+    return (f.t.written(f.items, work_item, f.scratch(f.m * s.row), f.instructions(f.m * f.n * f.m // 2)),)
 
 
 @KERNELS.of("triangular_block")
@@ -345,12 +427,17 @@ class _Triangular(_Factorisation):
             here = self.t.unflatten(w.op("udiv", rest, blocks_), self.others)
             self.solve(first, here, times(w, w.op("urem", rest, blocks_), self.t.number(self.block)))
 
-        return self.t.written(self.items * others * blocks, work_item, self.scratch(self.elements))
+        count = self.t.count(self.b.axes)
+        return self.t.written(
+            self.items * others * blocks, work_item, self.scratch(self.elements), count * (self.n + self.lanes) // self.lanes
+        )
 
     def solve(self, t: IRValue, here: dict[AxisId, Whole], start: Whole) -> None:
         n, s = self.t.length(self.rows), self.solution
         count = apply(self.w, "min", apply(self.w, "-", self.t.number(self.sides), start), self.t.number(self.block))
-        self.each_matrix(t, lambda index, lane: self.fetch({**index, **here}, lane, start, count))
+        self.each_move(
+            t, self.all_lanes(t, self.x, self.b, fetch=True), lambda index, lane: self.fetch({**index, **here}, lane, start, count)
+        )
         if self.interleaved:
             element = self.matrices.element
         else:
@@ -380,7 +467,25 @@ class _Triangular(_Factorisation):
                 self.loop(0, vectors, lambda c: some([c]))
 
         self.loop(0, n, row)
-        self.each_matrix(t, lambda index, lane: self.store({**index, **here}, lane, start, count))
+        self.each_move(
+            t, self.all_lanes(t, None, self.y, fetch=False), lambda index, lane: self.store({**index, **here}, lane, start, count)
+        )
+
+    def all_lanes(self, t: IRValue, x: Buffer | None, b: Buffer, fetch: bool) -> Callable[[], None] | None:
+        """Returns what moves matrices and right-hand sides by whole vectors; None where they do not lie so."""
+        if self.others:
+            return None
+        sides = self.by_lanes(t, b, self.rows if fetch else self.columns, self.along, self.solution.place, fetch)
+        matrices = None if x is None else self.by_lanes(t, x, self.rows, self.columns, self.matrices.place, fetch)
+        if sides is None or (x is not None and matrices is None):
+            return None
+
+        def run() -> None:
+            if matrices is not None:
+                matrices()
+            sides()
+
+        return run
 
     def fetch(self, index: dict[AxisId, Whole], lane: Whole, start: Whole, count: Whole) -> None:
         n, s = self.t.length(self.rows), self.solution

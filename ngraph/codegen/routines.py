@@ -19,13 +19,13 @@ from ngraph.codegen.text import IRValue, constant
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
+from ngraph.op_graph.expr import Bin, ExprLike, Len, evaluate, leaves
 from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.tuning import MAX_SCAN_PIECES, SCAN_PIECE
+from ngraph.targets.tuning import INSTRUCTIONS_PER_ELEMENT, MAX_SCAN_PIECES, RADIX_BITS, SCAN_PIECE
 from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
@@ -48,8 +48,13 @@ def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCo
 class OpaqueOpText(FunctionWriter):
     """A kernel written by hand: its body is a function of a work item's number."""
 
-    def written(self, items: ExprLike, work_item: Callable[[IRValue], None], scratch: ExprLike = 0) -> KernelCode:
-        """The kernel whose work items are these; `self.memory` is the thread's scratch."""
+    def written(
+        self, items: ExprLike, work_item: Callable[[IRValue], None], scratch: ExprLike = 0, instructions: ExprLike | None = None
+    ) -> KernelCode:
+        """The kernel whose work items are these; `self.memory` is the thread's scratch.
+
+        instructions: of all work items, from which follows how many threads share them out; by default a few for each element.
+        """
 
         def body(args: str, first: str, last: str, memory: str) -> None:
             self.args, self.memory = args, memory
@@ -62,7 +67,18 @@ class OpaqueOpText(FunctionWriter):
             self.w.loop(*limits, 1, [], silent(work_item))
 
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, scratch)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, scratch, self.seconds(instructions))
+
+    def seconds(self, instructions: ExprLike | None) -> float:
+        """Returns the seconds of all work items on one thread; of open lengths, those that the plan was made for."""
+        moved = work = 0.0
+        for b in self.buffers:
+            count = math.prod([self.plan.guess(a) for a in b.axes])
+            moved += count * (b.dtype.bits // 8 or 1)
+            work += count * INSTRUCTIONS_PER_ELEMENT
+        if instructions is not None:
+            work = float(evaluate(instructions, lambda leaf: self.plan.guess(leaf.of)))
+        return max(work / self.target.vector_speed, moved / self.target.memory_bandwidth)
 
     def open(self, a: AxisId) -> ExprLike:
         """The length of an axis as an expression over arguments; before there are any, too."""
@@ -396,7 +412,11 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
             sort_row(w, t.memory, length, *how, put)
 
     each, more = room(key.dtype)
-    return (t.written(t.count(rows), work_item, n * each + more),)
+    return (
+        t.written(
+            t.count(rows), work_item, n * each + more, t.count(key.axes) * INSTRUCTIONS_PER_ELEMENT * max(key.dtype.bits // RADIX_BITS, 1)
+        ),
+    )
 
 
 # ---- compact -------------------------------------------------------------------------------------------------------------
