@@ -4,10 +4,11 @@
     python examples/side_by_side.py maml ode   # some
     python examples/side_by_side.py --page > docs/cookbook.md
 
-Each file of `examples/side_by_side` has one program twice: `with_ngraph` and `with_torch`, functions of arrays of SHAPES.
+Each file of `examples/side_by_side` has one program twice: `with_ngraph` and `with_torch`, functions of tensors with the AXES.
 """
 
 import ast
+import functools
 import importlib.util
 import pathlib
 import sys
@@ -47,10 +48,16 @@ def lines(name):
 def results(name):
     """Returns the results of both functions of a program on the same random arrays."""
     module, random = program(name), np.random.default_rng(len(name))
-    arrays = {n: random.standard_normal(shape) for n, shape in module.SHAPES.items()}
-    ours = ng.function(list(module.with_ngraph(ng, **arrays)))()
+    inputs = {n: ng.placeholder(text, dtype="float64") for n, text in module.AXES.items()}
+    arrays = {n: random.standard_normal(op.axes.lengths) for n, op in inputs.items()}
+    ours = ng.function(functools.partial(module.with_ngraph, ng), **inputs)(**arrays)
     theirs = module.with_torch(torch, **{n: torch.tensor(a) for n, a in arrays.items()})
-    return [np.asarray(x) for x in ours], [x.detach().numpy() for x in theirs]
+    return flat(ours), flat(theirs)
+
+
+def flat(x):
+    """Returns the arrays of nested tuples and lists."""
+    return [a for part in x for a in flat(part)] if isinstance(x, (tuple, list)) else [np.asarray(x.detach() if torch.is_tensor(x) else x)]
 
 
 def error(ours, theirs):
@@ -63,17 +70,21 @@ def page():
     parts = [
         "# Cookbook",
         "Programs as they are written here. Each stands beside the same program in PyTorch in `examples/side_by_side`; "
-        "`python examples/side_by_side.py` compares values, gradients and lines, and a test holds them equal. Arguments are arrays; the "
-        "results are ops, which `ng.function(results)()` computes.",
+        "`python examples/side_by_side.py` compares values, gradients and lines, and a test holds them equal. Arguments and results "
+        "are ops; the comment says which axes the arguments have. `ng.function` makes a function of arrays of it.",
     ]
     for name in names():
         source = (FOLDER / f"{name}.py").read_text()
         tree = ast.parse(source)
         function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "with_ngraph")
         code = ast.get_source_segment(source, function).replace("def with_ngraph(ng, ", f"def {name}(")
-        parts += [f"## {name.replace('_', ' ').capitalize()}", ast.get_docstring(tree), f"```python\n{code}\n```"]
+        axes = "# " + ", ".join(f"{n}: {text or 'a scalar'}" for n, text in program(name).AXES.items())
+        parts += [f"## {name.replace('_', ' ').capitalize()}", ast.get_docstring(tree), f"```python\n{axes}\n{code}\n```"]
     parts[2:2] = ["```python\nimport numpy as np\n\nimport ngraph as ng\n```"]
-    example = "value, slope = ng.function(maml(np.ones((4, 10, 3)), np.ones((4, 10)), np.zeros(3)))()\nprint(value.round(4), slope.axes)"
+    example = (
+        'f = ng.function(maml, x="B=4 S=10 D=3", y="B S", w="D")\n'
+        "value, slope = f(np.ones((4, 10, 3)), np.ones((4, 10)), np.zeros(3))\nprint(value.round(4), slope.axes)"
+    )
     parts += ["## Running one", f"```python\n{example}\n```", "```text\n0.16 Axes(D=3)\n```"]
     return "\n\n".join(parts) + "\n"
 

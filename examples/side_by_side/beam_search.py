@@ -1,11 +1,9 @@
 """A beam search over a table of scores: the three best paths at each step, their scores, and the gradient of the best score."""
 
-SHAPES = {"score": (5, 4, 4)}
+AXES = {"score": "T=5 S=4 R=4"}
 
 
 def with_ngraph(ng, score):
-    score = ng.constant(score, "T=5 S=4 R=4")
-
     def beam(score):
         best, state = ng.top_k(score["T", 0, "S", 0], "R", "B=3")
         for t in range(1, 5):

@@ -1,10 +1,9 @@
 """A classifier of two layers: cross-entropy and the gradients of its weights."""
 
-SHAPES = {"x": (8, 5), "w1": (5, 7), "w2": (7, 4)}
+AXES = {"x": "N=8 D=5", "w1": "D H=7", "w2": "H K=4"}
 
 
 def with_ngraph(ng, x, w1, w2):
-    x, w1, w2 = ng.constant(x, "N=? D=?"), ng.constant(w1, "D H=?"), ng.constant(w2, "H K=4")
     t = ng.cast(ng.one_hot(ng.cast(ng.iota("N=8") % 4, "int32"), "K"), "float64")
     loss = lambda p: -(t * (ng.tanh(x @ p["w1"]) @ p["w2"]).log_softmax("K")).sum("K").mean("N")
     value, slopes = ng.value_and_grad(loss)({"w1": w1, "w2": w2})

@@ -1,10 +1,9 @@
 """A contrastive loss of two views of each sample: each finds its own among all; the gradient of the first."""
 
-SHAPES = {"a": (6, 4), "b": (6, 4)}
+AXES = {"a": "I=6 D=4", "b": "J=6 D"}
 
 
 def with_ngraph(ng, a, b):
-    a, b = ng.constant(a, "I=6 D=4"), ng.constant(b, "J=6 D")
     unit = lambda x: x / ng.sqrt((x * x).sum("D"))
     loss = lambda a: -ng.diagonal(ng.log_softmax(unit(a) @ unit(b) / 0.1, "J"), "I", "J").mean("I")
     return ng.value_and_grad(loss)(a)

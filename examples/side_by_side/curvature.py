@@ -1,10 +1,9 @@
 """The curvature of a loss: its Hessian, and the product of the Hessian with a vector without the Hessian itself."""
 
-SHAPES = {"x": (9, 3), "w": (3,), "v": (3,)}
+AXES = {"x": "N=9 D=3", "w": "D", "v": "D"}
 
 
 def with_ngraph(ng, x, w, v):
-    x, w, v = ng.constant(x, "N=9 D=3"), ng.constant(w, "D"), ng.constant(v, "D")
     loss = lambda w: ng.softplus(x @ w).mean("N")
     return ng.hessian(loss)(w), ng.hvp(loss, w, v)
 

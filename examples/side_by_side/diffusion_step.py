@@ -1,11 +1,10 @@
 """A training step of a diffusion model: noise at a random level, a convolution that predicts it, the loss and its gradient."""
 
-SHAPES = {"image": (2, 1, 6, 6), "noise": (2, 1, 6, 6), "level": (2,), "w": (1, 1, 3, 3)}
+AXES = {"image": "N=2 C=1 H=6 W=6", "noise": "N C H W", "level": "N", "w": "K=1 C R=3 S=3"}
 
 
 def with_ngraph(ng, image, noise, level, w):
-    image, noise = (ng.constant(a, "N=2 C=1 H=6 W=6") for a in (image, noise))
-    keep, w = ng.constant(level, "N").sigmoid(), ng.constant(w, "K=1 C R=3 S=3")
+    keep = level.sigmoid()
     noisy = ng.sqrt(keep) * image + ng.sqrt(1 - keep) * noise
     predict = lambda w: ng.conv(noisy, w, {"H": "R", "W": "S"}, padding=1).rename(K="C")
     return ng.value_and_grad(lambda w: ((predict(w) - noise) ** 2).mean("N C H W"))(w)

@@ -1,10 +1,9 @@
 """A signal through a filter: its energy in each band, and the gradient of the filter's taps."""
 
-SHAPES = {"signal": (40,), "taps": (3, 5)}
+AXES = {"signal": "T=40", "taps": "B=3 R=5"}
 
 
 def with_ngraph(ng, signal, taps):
-    signal, taps = ng.constant(signal, "T=40"), ng.constant(taps, "B=3 R=5")
     energy = lambda taps: (ng.conv(signal, taps, {"T": "R"}, padding=2) ** 2).mean("T")
     return energy(taps), ng.grad(lambda taps: ng.log(energy(taps)).sum("B"))(taps)
 

@@ -1,14 +1,12 @@
 """A Gaussian process: the mean at new places, and the gradient of the likelihood by the kernel's length scale."""
 
-SHAPES = {"x": (12, 2), "y": (12,), "t": (5, 2), "scale": ()}
+AXES = {"x": "i=12 d=2", "y": "i", "t": "m=5 d", "scale": ""}
 
 
 def with_ngraph(ng, x, y, t, scale):
-    x, y, t, scale = ng.constant(x, "i=12 d=2"), ng.constant(y, "i"), ng.constant(t, "m=5 d=2"), ng.constant(scale, ())
-    z = x.rename({"i": "j"})
     kernel = lambda a, b, s: ng.exp(-((a - b) ** 2).sum("d") / (1 + s * s))
-    noisy = lambda s: kernel(x, z, s) + 0.5 * ng.eye("i=12", "j=12")
-    mean = kernel(t, z, scale) @ ng.linalg.solve(noisy(scale), y, "i", "j")
+    noisy = lambda s: kernel(x, x.rename({"i": "j"}), s) + 0.5 * ng.eye("i=12", "j=12")
+    mean = kernel(t, x, scale) @ ng.linalg.solve(noisy(scale), y, "i", "j").rename({"j": "i"})
     likelihood = lambda s: (y * ng.linalg.solve(noisy(s), y, "i", "j").rename({"j": "i"})).sum() + ng.linalg.slogdet(noisy(s), "i", "j")[1]
     return mean, ng.grad(likelihood)(scale)
 

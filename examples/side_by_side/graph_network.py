@@ -1,10 +1,9 @@
 """A step of a graph network: messages along edges are summed at their targets; the gradient of the weights."""
 
-SHAPES = {"nodes": (5, 3), "w": (3, 4)}
+AXES = {"nodes": "V=5 D=3", "w": "D K=4"}
 
 
 def with_ngraph(ng, nodes, w):
-    nodes, w = ng.constant(nodes, "V=5 D=3"), ng.constant(w, "D K=4")
     source, target = (ng.constant(list(e), "E=6", dtype="int32") for e in ((0, 1, 2, 3, 4, 0), (1, 2, 3, 4, 0, 2)))
 
     def step(w):

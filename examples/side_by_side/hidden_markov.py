@@ -1,10 +1,10 @@
 """The forward algorithm of a hidden Markov model: the log-likelihood, and the posterior of each state as its gradient."""
 
-SHAPES = {"emit": (7, 4), "move": (4, 4)}
+AXES = {"emit": "T=7 S=4", "move": "S R=4"}
 
 
 def with_ngraph(ng, emit, move):
-    emit, move = ng.constant(emit, "T=7 S=4"), ng.constant(move, "S R=4").log_softmax("R")
+    move = move.log_softmax("R")
     step = lambda a, now: (ng.logsumexp(a + move, "S").rename(R="S") + now, None)
     likelihood = lambda emit: ng.scan(step, ng.zeros("S=4", dtype="float64"), emit, "T")[0].logsumexp("S")
     return ng.value_and_grad(likelihood)(emit)

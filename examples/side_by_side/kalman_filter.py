@@ -1,10 +1,9 @@
 """A Kalman filter over a sequence of measurements: the last state, and the gradient of the likelihood by the dynamics."""
 
-SHAPES = {"z": (6, 2), "a": (3, 3), "h": (2, 3)}
+AXES = {"z": "t=6 m=2", "a": "i=3 j=3", "h": "m i"}
 
 
 def with_ngraph(ng, z, a, h):
-    z, a, h = ng.constant(z, "t=6 m=2"), ng.constant(a, "i=3 j=3"), ng.constant(h, "m=2 i=3")
     g = h.rename({"m": "n", "i": "k"})
 
     def run(a):

@@ -1,10 +1,9 @@
 """Levenberg-Marquardt: five steps of a fit of y = a exp(-b² x²) + c, each by the Jacobian and a damped linear system."""
 
-SHAPES = {"x": (20,), "y": (20,), "p": (3,)}
+AXES = {"x": "N=20", "y": "N", "p": "i=3"}
 
 
 def with_ngraph(ng, x, y, p):
-    x, y, p = ng.constant(x, "N=20"), ng.constant(y, "N"), ng.constant(p, "i=3")
     rest = lambda p: p[0] * ng.exp(-p[1] * p[1] * x * x) + p[2] - y
     for _ in range(5):
         i, j = (ng.jacobian(rest)(p).rename({"i'": name}) for name in "ij")

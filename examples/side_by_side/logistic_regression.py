@@ -1,10 +1,9 @@
 """Logistic regression: the loss and its gradient."""
 
-SHAPES = {"x": (20, 3), "t": (20,), "w": (3,), "b": ()}
+AXES = {"x": "N=20 D=3", "t": "N", "w": "D", "b": ""}
 
 
 def with_ngraph(ng, x, t, w, b):
-    x, t, w, b = ng.constant(x, "N=? D=?"), ng.constant(t, "N"), ng.constant(w, "D"), ng.constant(b, "")
     loss = lambda w, b: ng.softplus(x @ w + b).mean("N") - (t * (x @ w + b)).mean("N")
     value, (dw, db) = ng.value_and_grad(loss, (0, 1))(w, b)
     return value, dw, db

@@ -1,10 +1,9 @@
 """Model-agnostic meta-learning: the loss after one step of gradient descent, for each task, and its gradient through the step."""
 
-SHAPES = {"x": (4, 10, 3), "y": (4, 10), "w": (3,)}
+AXES = {"x": "B=4 S=10 D=3", "y": "B S", "w": "D"}
 
 
 def with_ngraph(ng, x, y, w):
-    x, y, w = ng.constant(x, "B=4 S=10 D=3"), ng.constant(y, "B S"), ng.constant(w, "D")
     loss = lambda w, x, y: ((x @ w - y) ** 2).mean("S")
     adapted = lambda w, x, y: loss(w - 0.1 * ng.grad(loss)(w, x, y), x, y)
     return ng.value_and_grad(lambda w: ng.vmap(adapted, "B")(w, x, y).mean("B"))(w)

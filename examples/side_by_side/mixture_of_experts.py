@@ -1,11 +1,9 @@
 """A mixture of experts: the two best experts of each sample, weighted by the gate, and the gradient of the gate."""
 
-SHAPES = {"x": (6, 4), "gate": (4, 5), "experts": (5, 4, 3)}
+AXES = {"x": "N=6 D=4", "gate": "D E=5", "experts": "E D K=3"}
 
 
 def with_ngraph(ng, x, gate, experts):
-    x, gate, experts = ng.constant(x, "N=6 D=4"), ng.constant(gate, "D E=5"), ng.constant(experts, "E D K=3")
-
     def mixed(gate):
         best, which = ng.top_k(x @ gate, "E", "B=2")
         y = ng.contract(x, ng.tanh(experts), over="D")

@@ -1,10 +1,10 @@
 """A differential equation by the Runge-Kutta method of order 4: the state after 20 steps and its gradient by the parameters."""
 
-SHAPES = {"y": (2,), "p": (2,)}
+AXES = {"y": "S=2", "p": "P=2"}
 
 
 def with_ngraph(ng, y, p):
-    y, p, steps = ng.constant(y, "S=2"), ng.constant(p, "P=2"), ng.iota("T=20", "float64")
+    steps = ng.iota("T=20", "float64")
 
     def end(p):
         f = lambda y: ng.stack([y[1] * p[0], -p[1] * ng.sin(y[0])], "S")

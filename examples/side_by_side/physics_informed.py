@@ -1,10 +1,9 @@
 """A network that solves u'' = -u: the residual at each point, from second derivatives, and the gradient of its weights."""
 
-SHAPES = {"t": (6,), "w": (2, 8)}
+AXES = {"t": "N=6", "w": "L=2 H=8"}
 
 
 def with_ngraph(ng, t, w):
-    t, w = ng.constant(t, "N=6"), ng.constant(w, "L=2 H=8")
     u = lambda t, w: (ng.tanh(w["L", 0] * t) * w["L", 1]).sum("H")
     residual = lambda t, w: ng.grad(ng.grad(u))(t, w) + u(t, w)
     return ng.value_and_grad(lambda w: (ng.vmap(residual, "N")(t, w) ** 2).mean("N"))(w)

@@ -1,10 +1,9 @@
 """The clipped loss of proximal policy optimisation with an entropy bonus, and its gradient."""
 
-SHAPES = {"logits": (12, 4), "old": (12,), "advantage": (12,)}
+AXES = {"logits": "N=12 A=4", "old": "N", "advantage": "N"}
 
 
 def with_ngraph(ng, logits, old, advantage):
-    logits, old, advantage = ng.constant(logits, "N=12 A=4"), ng.constant(old, "N"), ng.constant(advantage, "N")
     action = ng.iota("N=12") % 4
 
     def loss(logits):

@@ -1,10 +1,9 @@
 """Word vectors by negative sampling: the loss of pairs of words, and the gradient of the table."""
 
-SHAPES = {"table": (6, 4), "contexts": (6, 4)}
+AXES = {"table": "V=6 D=4", "contexts": "V D"}
 
 
 def with_ngraph(ng, table, contexts):
-    table, contexts = ng.constant(table, "V=6 D=4"), ng.constant(contexts, "V D")
     word, near, far = (ng.constant(i, "N=4", dtype="int32") for i in ([0, 1, 2, 3], [1, 2, 3, 4], [5, 5, 0, 1]))
 
     def loss(table):

@@ -1,12 +1,9 @@
 """A transformer's decoding step over a cache of keys and values, and the gradient of the new token."""
 
-SHAPES = {"token": (2, 8), "keys": (2, 2, 5, 4), "values": (2, 2, 5, 4), "w": (3, 8, 2, 4), "out": (2, 4, 8)}
+AXES = {"token": "N=2 M=8", "keys": "N H=2 T=5 D=4", "values": "N H T D", "w": "P=3 M H D", "out": "H D M"}
 
 
 def with_ngraph(ng, token, keys, values, w, out):
-    keys, values = (ng.constant(a, "N=2 H=2 T=5 D=4") for a in (keys, values))
-    token, w, out = ng.constant(token, "N M=8"), ng.constant(w, "P=3 M H D"), ng.constant(out, "H D M")
-
     def step(token):
         q, k, v = (token @ w["P", i] for i in range(3))
         k, v = (ng.concat_along_axis([c, ng.expand_dims(x, "T=1")], "T") for c, x in ((keys, k), (values, v)))

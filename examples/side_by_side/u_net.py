@@ -1,11 +1,9 @@
 """A small U-Net: down by pooling, up by repeating, with the features of the way down beside; the gradient of its first filters."""
 
-SHAPES = {"x": (2, 1, 6, 6), "w1": (3, 1, 3, 3), "w2": (4, 3, 3, 3), "w3": (1, 7, 3, 3)}
+AXES = {"x": "N=2 C=1 H=6 W=6", "w1": "K=3 C=1 R=3 S=3", "w2": "K=4 C=3 R=3 S=3", "w3": "K=1 C=7 R=3 S=3"}
 
 
 def with_ngraph(ng, x, w1, w2, w3):
-    x, w1 = ng.constant(x, "N=2 C=1 H=6 W=6"), ng.constant(w1, "K=3 C=1 R=3 S=3")
-    w2, w3 = ng.constant(w2, "K=4 C=3 R=3 S=3"), ng.constant(w3, "K=1 C=7 R=3 S=3")
     conv = lambda x, w: ng.conv(x, w, {"H": "R", "W": "S"}, padding=1).rename(K="C")
 
     def net(w1):

@@ -1,10 +1,9 @@
 """The Viterbi algorithm: the score of the best path of a hidden Markov model; its gradient is 1 at the states of the path."""
 
-SHAPES = {"emit": (7, 4), "move": (4, 4)}
+AXES = {"emit": "T=7 S=4", "move": "S R=4"}
 
 
 def with_ngraph(ng, emit, move):
-    emit, move = ng.constant(emit, "T=7 S=4"), ng.constant(move, "S R=4")
     step = lambda best, now: (ng.max(best + move, "S").rename(R="S") + now, None)
     score = lambda emit: ng.max(ng.scan(step, ng.zeros("S=4", dtype="float64"), emit, "T")[0], "S")
     return ng.value_and_grad(score)(emit)

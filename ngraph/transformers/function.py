@@ -16,6 +16,7 @@ from ngraph.errors import ArgumentError, ArgumentTypeError, GraphError, UnknownN
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.ops.elementwise import as_op
+from ngraph.ops.state import placeholder
 from ngraph.parts import nest
 from ngraph.transformers import base
 from ngraph.transformers.base import Transformer
@@ -207,6 +208,24 @@ def _named(inputs: Sequence[Any]) -> list[str | None]:
     return [n if names.count(n) == 1 else None for n in names]
 
 
+def _placed(x: Any) -> Any:
+    """Returns an input with a placeholder for each text, whose axes it lists."""
+    leaves = nest.leaves(x)
+    if not any(isinstance(leaf, str) for leaf in leaves):
+        return x
+    return nest.rebuilt(x, [placeholder(leaf) if isinstance(leaf, str) else leaf for leaf in leaves])
+
+
+def _parameters(results: Callable[..., Any], names: list[str | None]) -> list[str | None]:
+    """Returns the names of inputs, those without one called as the function's parameters."""
+    try:
+        own = [p.name for p in inspect.signature(results).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    except ValueError:  # a built-in function without a signature
+        own = []
+    given = [n or (own[k] if k < len(own) and own[k] not in names else None) for k, n in enumerate(names)]
+    return [n if given.count(n) == 1 else None for n in given]
+
+
 def _applied(results: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     """Returns the results of a user's function of the inputs. Raises ArgumentTypeError where it takes another number of them."""
     try:
@@ -221,9 +240,10 @@ def _applied(results: Callable[..., Any], inputs: Sequence[Any]) -> Any:
 def function(results: Any, *inputs: Any, transformer: Transformer | None = None, xarray: bool = False, **named: Any) -> ArrayFunction:
     """Returns a function of arrays that computes `results`, an op or any nest of ops: dicts, lists, tuples, dataclasses.
 
-    inputs: placeholders, variables, or nests of them; a call gives their values by position, by name, or as one dict. The name of
-    an op is that of `op.named(...)`, else that of the variable that holds it; `named` gives others. results: also a function of
-    the inputs. transformer: the one that all functions share, unless another is given; it holds the values of variables.
+    inputs: placeholders, variables, axes as text for a new placeholder, or nests of them; a call gives their values by position, by
+    name, or as one dict. The name of an op is that of `op.named(...)`, else that of the variable that holds it; `named` gives others.
+    results: also a function of the inputs, whose parameters then name inputs that have no other name. transformer: the one that all
+    functions share, unless another is given; it holds the values of variables.
     xarray: whether calls return xarray DataArrays. Raises GraphError for a placeholder that is needed and no input.
 
     >>> import ngraph as ng
@@ -231,16 +251,21 @@ def function(results: Any, *inputs: Any, transformer: Transformer | None = None,
     >>> f = ng.function({"mean": ng.mean(x, "N"), "most": ng.max(x, "D")}, x)
     >>> f(x=[[1, 2, 3], [3, 4, 5]])["mean"].axes
     Axes(D=3)
+    >>> ng.function(lambda x, w: ng.sum(x * w, "D"), "N=? D=3", "D")(x=[[1, 2, 3]], w=[1, 0, 2])
+    ComputedArray([7.], dtype=float32)
     """
-    every = (*inputs, *named.values())
+    every = tuple([_placed(x) for x in (*inputs, *named.values())])
+    inputs = every[: len(inputs)]
     for x in nest.leaves(list(every)):
         if not isinstance(x, Op):
             raise GraphError(f"{x!r} is no input", fix="pass what ng.placeholder or ng.variable made, or dicts and lists of these")
     if transformer is not None and not isinstance(transformer, Transformer):
         raise ArgumentTypeError(f"function: {transformer!r} is no transformer", fix="pass what ngt.make_transformer() gives")
+    names = _named(inputs)
     if callable(results) and not isinstance(results, Op):
+        names = _parameters(results, names)
         results = _applied(results, every)
     wrong = next((r for r in nest.leaves(results) if not isinstance(r, (Op, bool, int, float, np.ndarray, np.generic))), None)
     if wrong is not None:
         raise GraphError(f"a function gives ops, and {wrong!r} is none", fix="make an op of it: ng.constant(...)")
-    return ArrayFunction(results, every, [*_named(inputs), *named], transformer or default_transformer(), xarray)
+    return ArrayFunction(results, every, [*names, *named], transformer or default_transformer(), xarray)
