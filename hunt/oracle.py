@@ -1646,6 +1646,67 @@ def _contract(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
     return contraction(x, y, [tuple(n) for n in at["over"]])
 
 
+MOST_ROWS = 40  # of matrices whose condition leaves float32 some digits
+
+
+@means("linalg")
+def _linalg(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
+    """See `hunt.programs._build_linalg`; bounds are those of backward stable algorithms, with the condition of the matrices."""
+    (x,) = floating(a)
+    rows, over, kind = x.pos(tuple(at["rows"])), x.pos(tuple(at["over"])), at["kind"]
+    dims = [k for k in range(len(x.dims)) if k not in (rows, over)]
+    n, m = x.v.shape[rows], x.v.shape[over]
+    if not n or not m or max(n, m) > MOST_ROWS:
+        raise Refused("no matrices, or large ones")
+    v, e = (np.transpose(z, [*dims, rows, over]) for z in (x.v, x.e))
+    unsure = ~(np.isfinite(v).all((-1, -2)) & (e.max((-1, -2)) < 1e-3))
+    t = np.where(unsure[..., None, None], 0.5, np.tanh(np.where(np.isfinite(v), v, 0)))
+    error = np.where(unsure, INF, e.max((-1, -2)) + 4 * unit(x.d))
+    precision, eye = unit(accumulator(x.d)), np.eye(n)
+    g = t @ np.swapaxes(t, -1, -2) + eye
+    condition = np.linalg.cond(g) if g.size else np.ones(g.shape[:-2])
+    if kind not in ("cholesky", "eigh", "triangular_solve") and not at["symmetric"]:
+        g = np.roll(g, 1, -2)
+    made, grown = _matrix_result(kind, at, t, g)
+    off = np.where(unsure, INF, (error + (n + m) * precision + 2 * unit(x.d)) * 32 * (n + m) * condition**grown)
+    scale = np.abs(made)
+    if made.ndim == t.ndim:
+        scale = np.maximum(scale, np.abs(made).max((-1, -2), keepdims=True)) + 1
+        made, off = (
+            np.transpose(np.broadcast_to(z, made.shape), np.argsort([*dims, rows, over])) for z in (made, off[..., None, None] * scale)
+        )
+        return finish(made, off, x.d, 1, False, x.dims)
+    stay = dims + ([over] if kind == "lu" else [])
+    if kind == "lu":
+        off, scale = off[..., None], np.abs(made).max(-1, keepdims=True)
+    return finish(made, off * (scale + 1), x.d, 1, False, [x.dims[k] for k in stay])
+
+
+def _matrix_result(kind: str, at: dict[str, Any], t: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:
+    """What a case makes of matrices g, and the power of their condition by which errors grow."""
+    if kind == "qr":
+        return t, 0
+    if kind == "svd":
+        return np.linalg.svd(t, compute_uv=False).max(-1, initial=0), 0
+    if kind == "matrix_norm":
+        return np.sqrt((t * t).sum((-1, -2))), 0
+    if kind == "det":
+        return np.linalg.det(g), 1
+    if kind == "slogdet":
+        return np.add(*np.linalg.slogdet(g)), 1
+    if kind == "lu":
+        return (g.sum(-2)[..., None, :] @ t)[..., 0, :], 1
+    if kind == "eigh":
+        return g @ t, 1
+    if kind == "cholesky":
+        return np.linalg.cholesky(g) @ t, 1
+    if kind == "triangular_solve":
+        factor = np.linalg.cholesky(g)
+        return np.linalg.solve(factor if at["lower"] else np.swapaxes(factor, -1, -2), t), 1
+    power = -1 if kind in ("solve", "lstsq", "inv", "pinv") else at["power"]
+    return np.linalg.matrix_power(g, power) @ t, abs(power) + 1
+
+
 @means("einsum")
 def _einsum(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
     xs = arithmetic(a)

@@ -947,6 +947,71 @@ def _build_contract(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
 simple("contract", _draw_contract, _build_contract)
 
 
+MATRIX_RESULTS = (  # functions of ng.linalg, each with what a case makes of its results: oracle.py says the same in NumPy
+    "cholesky solve triangular_solve lu qr svd eigh inv pinv det slogdet lstsq matrix_power matrix_norm"
+).split()
+
+
+def _draw_linalg(d: Drawing) -> Any:
+    x = d.pick(FLOAT, lambda v: ranked(2)(v) and max(v.v.shape) <= oracle.MOST_ROWS, least=2)
+    rows, over = d.rng.sample(d.value(x).names, 2)
+    return [x], {
+        "kind": d.rng.choice(MATRIX_RESULTS),
+        "rows": list(rows),
+        "over": list(over),
+        "symmetric": d.rng.random() < 0.4,
+        "lower": d.rng.random() < 0.5,
+        "power": d.rng.choice([-2, -1, 0, 1, 2, 3]),
+    }
+
+
+def _build_linalg(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
+    """Matrices are t tᵀ + 1 for the hyperbolic tangents t of a value, so that they are well conditioned; rows take turns for pivots."""
+    kind, t = at["kind"], ng.tanh(a[0])
+    rows, over = m.axes(t, [at["rows"], at["over"]])
+    if kind == "qr":
+        q, r = ng.linalg.qr(t, rows, over, "inner")
+        return ng.broadcast(ng.contract(q, r, over="inner"), t.axes)
+    if kind == "svd":
+        return ng.max(ng.linalg.svd(t, rows, over, "inner")[1], "inner")
+    if kind == "matrix_norm":
+        return ng.linalg.matrix_norm(t, rows, over)
+    other = ng.map_roles(t, {rows: "columns"})
+    g = ng.contract(t, other, over=over)
+    columns = next(c for c in g.axes if c.short_name == "columns")
+    g = ng.add(g, ng.cast(ng.equal(ng.iota(rows), ng.iota(columns)), t.dtype.name))
+    if kind not in ("cholesky", "eigh", "triangular_solve") and not at["symmetric"]:
+        g = ng.roll(g, 1, rows)
+    if kind == "det":
+        return ng.linalg.det(g, rows, columns)
+    if kind == "slogdet":
+        return ng.add(*ng.linalg.slogdet(g, rows, columns))
+    if kind == "eigh":
+        values, vectors = ng.linalg.eigh(g, rows, columns, "inner")
+        made = ng.contract(ng.multiply(vectors, values), ng.map_roles(vectors, {rows: "again"}), over="inner")
+        return ng.broadcast(ng.contract(made, ng.map_roles(t, {rows: "again"}), over="again"), t.axes)
+    if kind == "lu":
+        _, lower, upper = ng.linalg.lu(g, rows, columns, "inner")
+        return ng.contract(ng.sum(ng.contract(lower, upper, over="inner"), rows), other, over="columns")
+    if kind in ("solve", "lstsq"):
+        made = getattr(ng.linalg, kind)(g, t, rows, columns)
+    elif kind in ("inv", "pinv"):
+        made = ng.contract(getattr(ng.linalg, kind)(g, rows, columns), t, over=rows)
+    elif kind == "triangular_solve":
+        factor = ng.linalg.cholesky(g, rows, columns)
+        r, c = (rows, columns) if at["lower"] else (columns, rows)
+        right = t if at["lower"] else other
+        made = ng.linalg.triangular_solve(factor, right, r, c, lower=at["lower"])
+        made = made if at["lower"] else ng.map_roles(made, {rows: "columns"})
+    else:
+        made = ng.linalg.cholesky(g, rows, columns) if kind == "cholesky" else ng.linalg.matrix_power(g, at["power"], rows, columns)
+        return ng.broadcast(ng.contract(made, other, over="columns"), t.axes)
+    return ng.broadcast(ng.map_roles(made, {"columns": rows}), t.axes)
+
+
+simple("linalg", _draw_linalg, _build_linalg)
+
+
 def _draw_einsum(d: Drawing) -> Any:
     xs = _pair(d) if d.rng.random() < 0.8 else [d.pick((*FLOAT, *INT), few)]
     names = list(dict.fromkeys(n for x in xs for n in d.value(x).names))

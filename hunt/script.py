@@ -135,6 +135,13 @@ class Api:
         made._script = self._script
         return made
 
+    @property
+    def linalg(self) -> Any:
+        """The functions of `ng.linalg`, written down alike."""
+        made = Api(self._module.linalg, f"{self._called}.linalg")
+        made._script = self._script
+        return made
+
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._module, name)
         script = self._script

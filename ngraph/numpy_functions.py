@@ -422,6 +422,21 @@ def lu_factors(x: Array) -> tuple[Array, Array, Array]:
 
 
 def singular_values(x: Array) -> tuple[Array, Array, Array]:
-    """Returns orthogonal columns, singular values, the largest first, and orthogonal columns whose product is x."""
-    u, s, v = np.linalg.svd(x, full_matrices=False)
+    """Returns orthogonal columns, singular values, the largest first, and orthogonal columns whose product is x; NaN for x not finite."""
+    u, s, v = _of_finite(lambda y: np.linalg.svd(y, full_matrices=False), x)
     return u, s, np.swapaxes(v, -1, -2)
+
+
+def eigen(x: Array) -> tuple[Array, Array]:
+    """Returns eigenvalues of symmetric matrices, the smallest first, and orthogonal eigenvectors; NaN for x not finite."""
+    values, vectors = _of_finite(np.linalg.eigh, x)
+    return values, vectors
+
+
+def _of_finite(factors: Callable[[Array], tuple[Array, ...]], x: Array) -> list[Array]:
+    """Returns the factors of matrices, NaN for those with elements that are not finite: LAPACK finds none, which NumPy makes an error."""
+    wrong = ~np.isfinite(x).all((-1, -2))
+    results = [*factors(np.where(wrong[..., None, None], 0, x) if wrong.any() else x)]
+    for r in results:
+        r[wrong] = np.nan
+    return results

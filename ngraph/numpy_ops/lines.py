@@ -23,7 +23,7 @@ SEVERAL = (  # functions that return a tuple, one part for each target
     "lu_factors",
     "singular_values",
     "np.linalg.qr",
-    "np.linalg.eigh",
+    "eigen",
 )
 
 

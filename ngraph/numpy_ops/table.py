@@ -419,7 +419,7 @@ def _svd(t: Translator, step: Step, rows: AxisId, columns: AxisId, inner: AxisId
 
 @LINES.of("eigh")
 def _eigh(t: Translator, step: Step, rows: AxisId, columns: AxisId, inner: AxisId) -> tuple[VariableRef, ...]:
-    return _factors(t, step, "np.linalg.eigh", rows, columns, (inner,), (rows, inner))
+    return _factors(t, step, "eigen", rows, columns, (inner,), (rows, inner))
 
 
 @LINES.of("compact")

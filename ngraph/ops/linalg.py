@@ -262,6 +262,8 @@ def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
 def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
     """Returns the n-th power of square matrices, by repeated squaring; of the inverse for n below 0, and the identity for 0.
 
+    The result has x's axes, `rows` and `columns` as x has them, of the inverse, too.
+
     >>> a = ng.constant([[1.0, 1.0], [0.0, 1.0]], "i=2 j=2")
     >>> ng.function(ng.linalg.matrix_power(a, 3, "i", "j"))()
     ComputedArray([[1., 3.],
@@ -272,9 +274,9 @@ def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
         raise ArgumentError(f"linalg.matrix_power: {n!r} is no whole number", fix="use ng.linalg.eigh for other powers")
     if n == 0:
         return broadcast(_eye(m.rows, m.columns, m.x.dtype), m.x.axes)
-    if n < 0:
-        m = Matrices(inv(m.x, m.rows, m.columns), m.columns, m.rows)
     made, square = None, m
+    if n < 0:
+        square = Matrices(inv(m.x, m.rows, m.columns), m.columns, m.rows)
     for bit in bin(abs(n))[:1:-1]:
         if bit == "1":
             made = square if made is None else made @ square

@@ -116,8 +116,17 @@ qr: OpDef = op(
 
 
 def _singular_values(x: np.ndarray) -> tuple[np.ndarray, ...]:
-    u, s, v = np.linalg.svd(x, full_matrices=False)
+    u, s, v = _of_finite(lambda y: np.linalg.svd(y, full_matrices=False), x)
     return u, s, np.swapaxes(v, -1, -2)
+
+
+def _of_finite(factors: Callable[[np.ndarray], tuple[np.ndarray, ...]], x: np.ndarray) -> list[np.ndarray]:
+    """Returns the factors of matrices, NaN for those with elements that are not finite, for which LAPACK finds none."""
+    wrong = ~np.isfinite(x).all((-1, -2))
+    results = [*factors(np.where(wrong[..., None, None], 0, x) if wrong.any() else x)]
+    for r in results:
+        r[wrong] = np.nan
+    return results
 
 
 def _svd_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
@@ -196,7 +205,7 @@ eigh: OpDef = op(
     "read; signs as LAPACK's.",
     form="(x; rows, columns, inner) → x's, x's",
     type=_typed("eigh", lambda i, j, k: (k,), lambda i, j, k: (i, k)),
-    reference=_referred(np.linalg.eigh),
+    reference=_referred(lambda x: _of_finite(np.linalg.eigh, x)),
     grad=_eigh_gradient,
     samples=_eigh_samples,
     ulp=64,
@@ -220,7 +229,8 @@ def _pinv_reference(call: Call, x: np.ndarray) -> np.ndarray:
     batch = [a for a in axes if a not in (rows, columns)]
     m = wide(align(x, axes, (*batch, rows, columns)))
     rcond = call.attrs["rcond"]
-    made = np.linalg.pinv(m, rcond=max(m.shape[-2:]) * np.finfo(m.dtype).eps if rcond is None else rcond)
+    rcond = max(m.shape[-2:]) * np.finfo(m.dtype).eps if rcond is None else rcond
+    (made,) = _of_finite(lambda y: (np.linalg.pinv(y, rcond=rcond),), m)
     return align(made.astype(call.dtype.np), (*batch, columns, rows), call.axes)
 
 

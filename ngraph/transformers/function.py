@@ -226,15 +226,18 @@ def _parameters(results: Callable[..., Any], names: list[str | None]) -> list[st
     return [n if given.count(n) == 1 else None for n in given]
 
 
-def _applied(results: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-    """Returns the results of a user's function of the inputs. Raises ArgumentTypeError where it takes another number of them."""
+def _applied(results: Callable[..., Any], inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Returns the results of a user's function of the inputs, by name where it has these parameters. Raises ArgumentTypeError."""
     try:
-        inspect.signature(results).bind(*inputs)
+        own = inspect.signature(results)
+        if not set(named) <= set(own.parameters):
+            inputs, named = (*inputs, *named.values()), {}
+        own.bind(*inputs, **named)
     except TypeError as error:
         raise ArgumentTypeError(f"function: {error}", fix="give it these inputs, or pass ops") from None
     except ValueError:
         pass  # a built-in function without a signature
-    return results(*inputs)
+    return results(*inputs, **named)
 
 
 def function(results: Any, *inputs: Any, transformer: Transformer | None = None, xarray: bool = False, **named: Any) -> ArrayFunction:
@@ -264,7 +267,7 @@ def function(results: Any, *inputs: Any, transformer: Transformer | None = None,
     names = _named(inputs)
     if callable(results) and not isinstance(results, Op):
         names = _parameters(results, names)
-        results = _applied(results, every)
+        results = _applied(results, inputs, dict(zip(named, every[len(inputs) :], strict=True)))
     wrong = next((r for r in nest.leaves(results) if not isinstance(r, (Op, bool, int, float, np.ndarray, np.generic))), None)
     if wrong is not None:
         raise GraphError(f"a function gives ops, and {wrong!r} is none", fix="make an op of it: ng.constant(...)")

@@ -82,6 +82,44 @@ def test_powers(power):
     np.testing.assert_allclose(got, np.linalg.matrix_power(a, power), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("power", [-2, -1, 2])
+def test_a_power_has_the_axes_of_its_matrices(power):
+    a, b = drawn((4, 4), 5), drawn((4, 2), 6)
+    sides = ng.constant(b, ng.axes("j=4 c=2"), dtype="float64")
+    got = made(lambda x: ng.contract(ng.linalg.matrix_power(x, power, "i", "j"), sides, over="j"), a)
+    np.testing.assert_allclose(got, np.linalg.matrix_power(a, power) @ b, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+def test_matrices_that_are_not_finite_spoil_no_others(transformer):
+    a = positive(3, 3)
+    a[1, 0, 0] = np.nan
+    x = ng.placeholder("b=3 i=3 j=3", dtype="float64")
+    results = [ng.linalg.eigh(x, "i", "j")[0], ng.linalg.svd(x, "i", "j")[1], ng.linalg.pinv(x, "i", "j")]
+    with ngt.allocate_transformer(transformer) as held:
+        values, singular, inverse = held.computation(results, x)(a)
+    for got, of in ((values, np.linalg.eigvalsh), (singular, lambda y: np.linalg.svd(y, compute_uv=False)), (inverse, np.linalg.pinv)):
+        assert np.isnan(got[1]).all()
+        np.testing.assert_allclose(got[[0, 2]], of(a[[0, 2]]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("order", "count", "n"), [("b i j", 19, 9), ("j b i", 8, 8), ("i j b", 17, 5), ("b j i", 3, 17)])
+def test_matrices_side_by_side_in_any_order_of_axes(order, count, n):
+    a, b = drawn((count, n, n), 7) + 2 * np.eye(n), drawn((3, count, n), 8)
+    lengths = {"b": count, "i": n, "j": n}
+    x = ng.placeholder(" ".join(f"{k}={lengths[k]}" for k in order.split()), dtype="float64")
+    y = ng.placeholder(f"k=3 b={count} i={n}", dtype="float64")
+    s = a @ np.swapaxes(a, 1, 2) + np.eye(n)
+    results = [ng.linalg.solve(x, y, "i", "j"), ng.linalg.cholesky(x, "i", "j"), ng.linalg.triangular_solve(x, y, "i", "j", lower=False)]
+    with executor(results, x, y) as f:
+        turned = [["b", "i", "j"].index(k) for k in order.split()]
+        solved, factor, triangular = f(np.transpose(s, turned), b)
+    sides = np.moveaxis(b, 0, -1)
+    np.testing.assert_allclose(solved, np.moveaxis(np.linalg.solve(s, sides), -1, 0), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(np.transpose(factor, np.argsort(turned)), np.linalg.cholesky(s), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(triangular, np.moveaxis(np.linalg.solve(np.triu(s), sides), -1, 0), rtol=1e-7, atol=1e-9)
+
+
 GRADIENTS = {
     "cholesky": (lambda x: ng.linalg.cholesky(x, "i", "j"), torch.linalg.cholesky, True),
     "inv": (lambda x: ng.linalg.inv(x, "i", "j"), torch.linalg.inv, False),

@@ -9,7 +9,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, GraphError, UnknownName
+from ngraph.errors import ArgumentError, AxisError, GraphError, UnknownName
 
 DATA = np.random.default_rng(0).random((4, 3)).astype(np.float32)
 
@@ -105,6 +105,17 @@ def test_errors_name_the_inputs():
         ng.function(x, 3)
     with pytest.raises(GraphError, match="needed"):
         ng.function(x + 1)
+
+
+def test_inputs_are_axes_as_text():
+    """A placeholder for each text, named as the parameter of the function or as the keyword; texts share axes by name."""
+    f = ng.function(lambda x, w: ng.sum(x * w["scale"], "D") + w["shift"], "N=? D=3", {"scale": "D", "shift": ""})
+    w = {"scale": [1, 0, 2], "shift": 1}
+    np.testing.assert_allclose(f(x=[[1, 2, 3]], w=w), [8])
+    np.testing.assert_allclose(f([[1, 2, 3], [0, 0, 1]], w), [8, 3])
+    np.testing.assert_allclose(ng.function(lambda a, b: a - b, b="N=2", a="N")(a=[1, 2], b=[3, 5]), [-2, -3])
+    with pytest.raises(AxisError, match="D stands twice"):
+        ng.function(lambda x: x, "D=3 D")
 
 
 def test_xarray_in_and_out():
