@@ -1683,7 +1683,7 @@ def _linalg(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
 
 
 def _matrix_result(kind: str, at: dict[str, Any], t: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:
-    """What a case makes of matrices g, and the power of their condition by which errors grow."""
+    """Returns what a case makes of matrices g, and the power of their condition by which errors grow."""
     if kind == "qr":
         return t, 0
     if kind == "svd":

@@ -7,15 +7,14 @@ def with_ngraph(ng, z, a, h):
     g = h.rename({"m": "n", "i": "k"})
 
     def run(a):
-        x, p, score = ng.zeros("j=3"), ng.eye("j=3", "l=3"), 0.0
+        x, p, score = ng.zeros("i=3"), ng.eye("i=3", "k=3"), 0.0
         for t in range(6):
-            x = a @ x
-            p = ng.einsum("i j, j l, k l -> i k", a, p, a.rename({"i": "k", "j": "l"})) + ng.eye("i=3", "k=3")
+            x, q = a @ x.rename({"i": "j"}), p.rename({"i": "j", "k": "l"})
+            p = ng.einsum("i j, j l, k l -> i k", a, q, a.rename({"i": "k", "j": "l"})) + ng.eye("i=3", "k=3")
             s, e = ng.einsum("m i, i k, n k -> m n", h, p, g) + ng.eye("m=2", "n=2"), z["t", t] - h @ x
             gain = ng.linalg.solve(s, h @ p, "m", "n").rename({"k": "i"})
             x, p = x + gain @ e.rename({"m": "n"}), p - ng.einsum("n i, n k -> i k", gain, (g @ p).rename({"i": "k"}))
             score = score + ng.linalg.slogdet(s, "m", "n")[1] + (e * ng.linalg.solve(s, e, "m", "n").rename({"n": "m"})).sum("m")
-            x, p = x.rename({"i": "j"}), p.rename({"i": "j", "k": "l"})
         return score, x
 
     return ng.grad(run, has_aux=True)(a)

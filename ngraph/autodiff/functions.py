@@ -12,7 +12,7 @@ from typing import Any
 
 from ngraph.autodiff.backward import deriv, vjp
 from ngraph.autodiff.batching import with_axes
-from ngraph.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError
+from ngraph.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.op import Op
@@ -34,14 +34,15 @@ def _separate(name: str, args: Sequence[Any], wrt: Where) -> tuple[list[Any], li
         raise ArgumentError(f"{name}: there is no argument {wrong[0]} among {len(args)}", fix="wrt counts the arguments from 0")
     taken = list(args)
     for k in places:
-        own = [value_of(_float(name, as_op(x))) for x in nest.leaves(args[k])]
+        own = [value_of(_float(name, as_op(x), len(args))) for x in nest.leaves(args[k])]
         taken[k] = nest.rebuilt(args[k], own)
     return taken, [taken[k] for k in places]
 
 
-def _float(name: str, x: Op) -> Op:
+def _float(name: str, x: Op, arguments: int = 1) -> Op:
     if not x.dtype.is_float:
-        raise DTypeError(f"{name}: {x.label} is {x.dtype}", details=(show_input(x),), fix="pass floats, or name other arguments: wrt=1")
+        others = ", or name other arguments: wrt=1" if arguments > 1 else "; close over what has no derivative"
+        raise DTypeError(f"{name}: {x.label} is {x.dtype}, and has no derivative", details=(show_input(x),), fix=f"pass floats{others}")
     return x
 
 
@@ -84,11 +85,17 @@ def value_and_grad(function: Function, wrt: Where = 0, has_aux: bool = False) ->
     (Axes(), Axes(H=3))
     """
 
+    return _differentiated("value_and_grad", function, wrt, has_aux)
+
+
+def _differentiated(name: str, function: Function, wrt: Where, has_aux: bool) -> Function:
+    """See `value_and_grad`; `name` is what the user called."""
+
     def found(*args: Any, **named: Any) -> Any:
-        taken, moved = _separate("value_and_grad", args, wrt)
+        taken, moved = _separate(name, args, wrt)
         _takes(function, taken, named)
         given = function(*taken, **named)
-        value = _scalar("value_and_grad", given[0] if has_aux else given)
+        value = _scalar(name, given[0] if has_aux else given)
         slopes = [nest.rebuilt(part, [deriv(value, x) for x in nest.leaves(part)]) for part in moved]
         return ((value, given[1]) if has_aux else value), _one_or_all(wrt, slopes)
 
@@ -106,7 +113,7 @@ def grad(function: Function, wrt: Where = 0, has_aux: bool = False) -> Function:
     """
 
     def found(*args: Any, **named: Any) -> Any:
-        value, slope = value_and_grad(function, wrt, has_aux)(*args, **named)
+        value, slope = _differentiated("grad", function, wrt, has_aux)(*args, **named)
         return (slope, value[1]) if has_aux else slope
 
     return found
@@ -184,5 +191,18 @@ def hvp(function: Function, x: Any, direction: Any) -> Any:
     """
     (own,), _ = _separate("hvp", [x], 0)
     inner = nest.leaves(own)
-    slopes = nest.leaves(grad(function)(own))
-    return nest.rebuilt(x, vjp(slopes, inner, nest.leaves(direction)))
+    try:
+        along = [as_op(v) for v in nest.leaves_like(own, direction)]
+    except ValueError as error:
+        raise ArgumentError(f"hvp: the direction has {error}", fix="give it the form of what is differentiated") from None
+    if len(along) != len(inner):
+        raise ArgumentError(f"hvp: {len(along)} directions for {len(inner)} arguments", fix="give one for each")
+    for mine, v in zip(inner, along, strict=True):
+        if not set(v.axes) <= set(mine.axes):
+            raise AxisError(
+                f"hvp: the direction has axes {list(v.axes)}, and what is differentiated {list(mine.axes)}",
+                details=(show_input(v),),
+                fix="give it the axes of its argument",
+            )
+    slopes = nest.leaves(_differentiated("hvp", function, 0, False)(own)[1])
+    return nest.rebuilt(x, vjp(slopes, inner, along))

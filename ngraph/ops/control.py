@@ -340,6 +340,15 @@ def _flat(x: Any) -> tuple[Op, ...]:
     return as_ops(nest.leaves(form, _array_inside(form)))
 
 
+def _flat_like(name: str, form: Any, x: Any) -> tuple[Op, ...]:
+    """Returns the ops of a nest in the order of another's keys. Raises GraphError where it has other parts."""
+    form, x = _parts(form), _parts(x)
+    try:
+        return as_ops(nest.leaves_like(form, x, _array_inside(x), _array_inside(form)))
+    except ValueError as error:
+        raise GraphError(f"{name} gives {error}", fix="give the same parts") from None
+
+
 def in_form(form: Any, ops: Sequence[Op]) -> Any:
     """Returns the ops in the structure that the user's function returned: None, one op, or a nest; a tuple for a list."""
     form = _parts(form)
@@ -449,7 +458,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
         raise GraphError(
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
         )
-    after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
+    after, ys = _as_carry("scan", _flat_like("scan: to carry the function", carry, given[0]), start), _flat(given[1])
     inside = _inside(holes, [*after, *ys])
     products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
     saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # stacked along `axis` for the gradient
@@ -478,7 +487,7 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     if holds.dtype.kind != "bool" or holds.axes:
         raise DTypeError(f"while_loop: the condition gives {holds.type}, not one bool", fix="compare: lambda c: c < 10")
     with _trip(holes[0]):
-        given = [holes[0] + 1, *_flat(_spread(function, in_form(carry, holes[1:])))]
+        given = [holes[0] + 1, *_flat_like("while_loop: the function", carry, _spread(function, in_form(carry, holes[1:])))]
     bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
     made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
     return in_form(carry, parts(made)[1:])
@@ -498,7 +507,7 @@ def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
     predicate = as_op(predicate)
     since = filled(0, (), dtypes.int32).serial
     given = [then(*operands), otherwise(*operands)]
-    results = [_flat(g) for g in given]
+    results = [_flat(given[0]), _flat_like("cond: one branch", given[0], given[1])]
     if len(results[0]) != len(results[1]):
         raise GraphError(
             f"cond: one branch gives {len(results[0])} values, the other {len(results[1])}", fix="give as many in both: lambda: (x, y)"

@@ -41,6 +41,22 @@ def leaves(nest: Any, leaf: Leaf = never) -> list[Any]:
     return [nest] if inner is None else [x for part in inner.values() for x in leaves(part, leaf)]
 
 
+def leaves_like(form: Any, nest: Any, leaf: Leaf = never, of_form: Leaf | None = None) -> list[Any]:
+    """Returns the leaves of a nest in the order in which `form` has the same keys. Raises ValueError where a part has other keys.
+
+    leaf, of_form: which lists and dicts are leaves in the nest, and in the form, if there others are.
+
+    >>> leaves_like({"a": 0, "b": [0, 0]}, {"b": [2, 3], "a": 1})
+    [1, 2, 3]
+    """
+    wanted, inner = parts(form, of_form or leaf), parts(nest, leaf)
+    if wanted is None or inner is None:
+        return leaves(nest, leaf)
+    if set(wanted) != set(inner):
+        raise ValueError(f"the parts {', '.join(map(str, inner)) or 'none'}, not {', '.join(map(str, wanted)) or 'none'}")
+    return [x for key, part in wanted.items() for x in leaves_like(part, inner[key], leaf, of_form)]
+
+
 def paths(nest: Any, leaf: Leaf = never) -> list[str]:
     """Returns the way to each leaf, keys joined by dots; "" for a nest that is a leaf itself."""
     inner = parts(nest, leaf)

@@ -9,7 +9,7 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
+from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
 
 H, K = ng.axes("H=3 K=4")
 RANDOM = np.random.default_rng(5)
@@ -193,3 +193,45 @@ def test_loops_take_natural_functions():
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_nests_are_matched_by_their_keys():
+    """What a function returns, and a direction, may list the keys of a dict in another order; other keys are refused."""
+    a, b = ng.constant(np.array([1.0, 2.0]), "H=2"), ng.constant(np.array([5.0, 7.0]), "H")
+    product = ng.hvp(lambda p: ng.sum(p["a"] ** 2 * p["b"]), {"a": a, "b": b}, {"b": 0 * b, "a": a})
+    got = ng.function(product)()
+    np.testing.assert_allclose(got["a"], [2 * 5 * 1, 2 * 7 * 2])
+    np.testing.assert_allclose(got["b"], [2 * 1 * 1, 2 * 2 * 2])
+    with pytest.raises(ArgumentError, match="the direction has the parts c, not a, b"):
+        ng.hvp(lambda p: ng.sum(p["a"] * p["b"]), {"a": a, "b": b}, {"c": a})
+    with pytest.raises(AxisError, match=r"hvp: the direction has axes \[K=3\], and what is differentiated \[H=2\]"):
+        ng.hvp(lambda x: ng.sum(x**2), a, ng.constant(np.ones(3), "K=3"))
+    last, _ = ng.scan(lambda c, x: ({"n": c["n"] + 1.0, "s": c["s"] + x}, None), {"s": a[0] * 0, "n": a[0]}, a, "H")
+    ran = ng.function(last)()
+    assert (float(ran["s"]), float(ran["n"])) == (3, 3)
+    end = ng.while_loop(lambda c: c["i"] < 3, lambda c: {"v": c["v"] * 2, "i": c["i"] + 1}, {"i": 0, "v": a})
+    np.testing.assert_allclose(ng.function(end["v"])(), [8, 16])
+    for sign, expected in ((1.0, (1, 2)), (-1.0, (20, 10))):
+        chosen = ng.cond(
+            ng.constant(sign) > 0, lambda: {"x": as_float(1), "y": as_float(2)}, lambda: {"y": as_float(10), "x": as_float(20)}
+        )
+        ran = ng.function(chosen)()
+        assert (float(ran["x"]), float(ran["y"])) == expected
+    with pytest.raises(GraphError, match="cond: one branch gives the parts z, not x"):
+        ng.cond(ng.constant(1.0) > 0, lambda: {"x": as_float(1)}, lambda: {"z": as_float(1)})
+    with pytest.raises(GraphError, match="while_loop: the function gives the parts j, not i"):
+        ng.while_loop(lambda c: c["i"] < 3, lambda c: {"j": c["i"] + 1}, {"i": 0})
+
+
+def as_float(n):
+    return ng.constant(float(n))
+
+
+def test_errors_name_the_function_that_was_called():
+    whole, v = ng.placeholder("H=3", dtype="int32"), ng.placeholder("H=3")
+    with pytest.raises(DTypeError, match="grad: .* is int32, and has no derivative(?s:.*)pass floats; close over"):
+        ng.grad(lambda x: ng.sum(x))(whole)
+    with pytest.raises(DTypeError, match="value_and_grad: (?s:.*)name other arguments"):
+        ng.value_and_grad(lambda x, y: ng.sum(x * y))(whole, v)
+    with pytest.raises(GraphError, match="^(.|\n)*grad: the function gives multiply, which has axes"):
+        ng.grad(lambda x: x * x)(v)
