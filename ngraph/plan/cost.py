@@ -32,6 +32,7 @@ from ngraph.targets.tuning import (
     PLANNED_CORES,
     PREDICATED_READ_COST,
     PRODUCT_COST,
+    SERIAL_TRAFFIC_COST,
 )
 from ngraph.tensors.graph import TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, affine
@@ -92,7 +93,7 @@ class FusionGroup:
 
     __slots__ = (
         "nodes set inner outer results recomputed bound shared cut cuts level stage_of kept seconds loops facts length open widest work "
-        "loads stores slack products parameters"
+        "loads stores again slack slack_alone largest products parameters"
     ).split()
 
     loads: dict[Any, float]
@@ -110,6 +111,7 @@ class FusionGroup:
         known = facts.work
         self.work = sum([known[n] if n in known else known.setdefault(n, n.size * facts.weight(n)) for n in self.nodes])
         self.seconds, self.loops = 0.0, ()  # type: float, Loops
+        self.again: dict[Any, float] = {}  # seconds of reading a source again, in later passes
         self.cuts: tuple[TensorNode, ...] = ()  # the reductions that only work items together finish
 
     def follow(self, became: Mapping[TensorNode, TensorNode], facts: Facts) -> None:
@@ -121,6 +123,7 @@ class FusionGroup:
         self.set, self.recomputed = set(self.nodes), {became[n] for n in self.recomputed}
         self.widest, self.cuts = became[self.widest], tuple([became[n] for n in self.cuts])
         self.loads = {became.get(s, s): seconds for s, seconds in self.loads.items()}
+        self.again = {became.get(s, s): seconds for s, seconds in self.again.items()}
         self.stores = {became[n]: seconds for n, seconds in self.stores.items()}
         self.link()
 
@@ -139,8 +142,8 @@ class FusionGroup:
 
     def _recomputed(self) -> set[TensorNode]:
         """Returns producers cheap enough to recompute in every work item, so that they do not constrain the loops."""
-        most = max([n.size for n in self.nodes])
-        small = min(most // MIN_REREADS, NEGLIGIBLE_SIZE) if most > 0 else -1
+        self.largest = max([n.size for n in self.nodes])
+        small = _recomputable(self.largest)
         found, kept = set[TensorNode](), set(self.results)  # kept: what has only the work item's own part, and what is made of that
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
@@ -188,14 +191,20 @@ class FusionGroup:
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
     def measure(self, m: Cpu) -> None:
-        """Computes its products; its least traffic, in seconds by source and by result; and the part of its cost beyond that."""
+        """Computes its products; its least traffic, in seconds by source and by result; and the part of its cost beyond what is sure.
+
+        slack        beyond least traffic and work on all cores
+        slack_alone  beyond the same of a single work item
+        """
         whole: dict[Any, int] = {}
         for _, r in self.outer:
             whole[r.source] = max(whole.get(r.source, 0), self.touched(r, {}))
         self.loads = {s: _moving(m, size) for s, size in whole.items()}
         self.stores = {n: 2 * _moving(m, n.bytes) for n in self.results}
         self.products = sum([n.kind == "reduce" and self.facts.weight(n) < 1 for n in self.nodes])
-        self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / PLANNED_CORES
+        traffic, work = sum(self.loads.values()) + sum(self.stores.values()), self.work / m.speed
+        self.slack = self.seconds - traffic - work / PLANNED_CORES
+        self.slack_alone = self.seconds - SERIAL_TRAFFIC_COST * traffic - work
 
     # levels
     def levels(self) -> None:
@@ -380,7 +389,7 @@ class CostTable:
     def __init__(self, machine: Cpu, facts: Facts):
         self.machine, self.facts = machine, facts
         self.templates: dict[Any, int] = {}
-        self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
+        self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int], list[tuple[int, float]]]] = {}
         self.signs: dict[TensorNode, tuple[int, tuple[Any, ...]]] = {}
         self.cutting = True  # reductions may be split
 
@@ -389,12 +398,23 @@ class CostTable:
         self.facts, self.signs = facts, {}
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
-    def most(self, a: FusionGroup, b: FusionGroup) -> float:
-        """Returns an upper bound of a merge's saving: common reads, reads of each other and stores that it may avoid, a launch."""
+    def most(self, a: FusionGroup, b: FusionGroup, closely: bool = False) -> float:
+        """Returns an upper bound of a merge's saving: common reads, reads of each other and stores that it avoids, a launch.
+
+        closely: with a look at all nodes, for whether anything but a single work item is possible.
+        """
+        users = self.facts.users
         saved = sum([min(a.loads[s], b.loads[s]) for s in a.loads.keys() & b.loads.keys()])
         for maker, reader in ((a, b), (b, a)):
-            saved += sum([reader.loads[n] + maker.stores[n] for n in reader.loads.keys() & maker.stores.keys()])
-        return a.slack + b.slack - self.machine.launch + saved + COST_ROUNDING * (a.seconds + b.seconds)
+            for n in reader.loads.keys() & maker.stores.keys():
+                saved += reader.loads[n]
+                if not n.result and all(u in maker.set or u in reader.set for u in users[n]):
+                    saved += maker.stores[n]
+        fixed = COST_ROUNDING * (a.seconds + b.seconds) - self.machine.launch
+        if _alone(a.work + b.work, max(a.largest, b.largest)) or (closely and _indivisible(a, b)):
+            again = _still_again(a, b) if closely and (a.again or b.again) else 0.0
+            return a.slack_alone + b.slack_alone + SERIAL_TRAFFIC_COST * saved + fixed - again
+        return a.slack + b.slack + saved + fixed
 
     def seconds(self, nodes: list[TensorNode]) -> float:
         """Returns the seconds of the kernel of these nodes, in order."""
@@ -409,13 +429,15 @@ class CostTable:
         key, numbers = self.key(g.nodes)
         if key not in self.known:
             self.learn(key, numbers, price(g, self.machine, self.cutting))
-        g.seconds, loops, cuts = self.known[key]
-        axes = list(numbers) if loops else []
-        g.loops, g.cuts = tuple([(axes[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
+        g.seconds, loops, cuts, again = self.known[key]
+        names = list(numbers) if loops or again else []
+        g.loops, g.cuts = tuple([(names[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
+        g.again = {names[s]: seconds for s, seconds in again}
         return g
 
     def learn(self, key: Any, numbers: dict[Any, int], g: FusionGroup) -> None:
-        self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
+        cuts = [k for k, n in enumerate(g.nodes) if n in g.cuts]
+        self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], cuts, [(numbers[s], t) for s, t in g.again.items()]
 
     def key(self, nodes: list[TensorNode]) -> tuple[Any, dict[Any, int]]:
         """Returns everything that a cost depends on, with axes and sources numbered in order of appearance; and the numbers."""
@@ -557,7 +579,7 @@ class _Choice:
 
     def choose(self) -> None:
         g, m = self.g, self.m
-        if max(g.work, g.widest.size) < NEGLIGIBLE_SIZE:
+        if _alone(g.work, g.widest.size):
             return
         axes = [a for a in (*g.shared, *g.cut) if a in g.shared or a in self.cut]
         axes.sort(key=[*g.widest.axes, *g.widest.reduced].index)
@@ -664,10 +686,10 @@ def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
     g.levels()
     _cost_of(g, m, ())
     if g.cut and cutting:
-        before = g.seconds, g.loops, g.cuts
+        before = g.seconds, g.loops, g.cuts, g.again
         _cost_of(g, m, g.cut)
         if not g.cuts or g.seconds >= MAX_SPLIT_K_TIME * before[0]:
-            g.seconds, g.loops, g.cuts = before
+            g.seconds, g.loops, g.cuts, g.again = before
     return g
 
 
@@ -680,13 +702,14 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
         sources.setdefault(r.source, []).append((n, r))
     parts = {s: max([g.touched(r, fixed) for _, r in reads]) for s, reads in sources.items()}
     foot = sum(parts.values()) + local
-    traffic = again = anew = 0.0  # seconds
-
+    traffic = anew = 0.0  # seconds
+    g.again = {}
     for s, reads in sources.items():
         size = max([g.touched(r, {}) for _, r in reads])
         passes = len({g.level[n] // 2 for n, _ in reads})
         traffic += _moving(m, size)
-        again += size * (passes - 1) / (_rate(m, size) if foot > m.usable_l2 else m.all_caches_bandwidth)
+        if passes > 1:
+            g.again[s] = size * (passes - 1) / (_rate(m, size) if foot > m.usable_l2 else m.all_caches_bandwidth)
         run_once_apart = parts[s] * items
         if run_once_apart > size > m.usable_l1:
             anew += (run_once_apart - size) / (m.memory_bandwidth if size > m.usable_l3 else m.all_caches_bandwidth)
@@ -700,9 +723,46 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
     if items < PLANNED_CORES:
-        traffic *= 1.3
-    seconds = traffic + again + max(work / m.speed / choice.ways(), anew) + m.launch
+        traffic *= SERIAL_TRAFFIC_COST
+    seconds = traffic + sum(g.again.values()) + max(work / m.speed / choice.ways(), anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
+
+
+def _alone(work: float, size: int) -> bool:
+    """Whether so much work, on so many elements, is left to a single work item."""
+    return max(work, size) < NEGLIGIBLE_SIZE
+
+
+def _indivisible(a: FusionGroup, b: FusionGroup) -> bool:
+    """Whether no axis could be shared out if both were one kernel: nodes that cannot be recomputed have none in common.
+
+    Those are too large for it, or nothing in the kernel reads them.
+    """
+    small, users = _recomputable(max(a.largest, b.largest)), a.facts.users
+    shared: frozenset[AxisId] | None = None
+    for n in chain(a.nodes, b.nodes):
+        if n.size > small or not any(u in a.set or u in b.set for u in users[n]):
+            shared = n.loopable if shared is None else shared & n.loopable
+            if not shared:
+                return True
+    return False
+
+
+def _still_again(a: FusionGroup, b: FusionGroup) -> float:
+    """Returns the seconds of reading sources again that stay where both become one kernel; 0 where its passes could be others."""
+    if not (a.loads.keys().isdisjoint(b.stores) and b.loads.keys().isdisjoint(a.stores)):
+        return 0.0
+    small, found = _recomputable(max(a.largest, b.largest)), dict[Any, float]()
+    for g in (a, b):
+        least = _recomputable(g.largest)
+        if not g.shared and (least == small or not any(least < n.size <= small for n in g.nodes)):
+            found.update([(s, max(seconds, found.get(s, 0.0))) for s, seconds in g.again.items()])
+    return sum(found.values())
+
+
+def _recomputable(largest: int) -> int:
+    """Returns the size up to which nodes beside one of `largest` elements may be recomputed in every work item."""
+    return min(largest // MIN_REREADS, NEGLIGIBLE_SIZE) if largest > 0 else -1
 
 
 def _rate(m: Cpu, size: int) -> float:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
 
 from ngraph.plan.cost import CostTable, Facts, FusionGroup
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import (
     MAX_CONTRACTIONS,
     MAX_GROUPS_BETWEEN,
+    MAX_GROUPS_IN_CLOSURES,
     MAX_KERNEL_NODES,
     MAX_NODES_OF_MANY_PARTNERS,
     MAX_NODES_OF_SMALL_PARTNER,
@@ -40,6 +43,26 @@ def fuse(graph: TensorGraph, machine: Cpu) -> tuple[TensorGraph, list[FusionGrou
     return merge.graph, merge.connect()
 
 
+class Closure(NamedTuple):
+    """The groups that a group is made of, those that must run before and after these: a bit for each, by their places at first."""
+
+    own: int
+    before: int
+    after: int
+
+
+def closures(line: Sequence[FusionGroup], *near: Mapping[FusionGroup, Iterable[FusionGroup]]) -> dict[FusionGroup, Closure]:
+    """Returns the closure of each group; near: those directly before and after each."""
+    own = {g: 1 << k for k, g in enumerate(line)}
+    reached = []
+    for groups, neighbours in zip((line, reversed(line)), near, strict=True):
+        found: dict[FusionGroup, int] = {}
+        for g in groups:
+            found[g] = reduce(or_, [own[h] | found[h] for h in neighbours[g]], 0)
+        reached.append(found)
+    return {g: Closure(own[g], *[found[g] for found in reached]) for g in line}
+
+
 class _Merge:
     """The groups so far, by node; fusion barriers are opaque ops with their results, which nothing joins."""
 
@@ -51,6 +74,7 @@ class _Merge:
         self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups that read from it
         self.before: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups from which it reads
         self.place: dict[FusionGroup, int] = {}  # an order in which they can run
+        self.closure: dict[FusionGroup, Closure] = {}  # empty where there are too many groups
         self.rank: dict[FusionGroup, int] = {}  # groups in order of creation; merged ones are removed
         self.made = 0
         self.fusion_barriers: set[FusionGroup] = set()
@@ -114,11 +138,13 @@ class _Merge:
     def best_first(self, groups: list[FusionGroup]) -> None:
         """Merges what is profitable, the largest saving first, with each of these groups as one side.
 
-        A pair is queued by an upper bound of its saving, and evaluated when no other bound is larger: most never are.
+        A pair is queued by an upper bound of its saving, by a closer one when no other is larger, and then by the saving itself: most
+        never are evaluated.
         """
-        heap: list[tuple[float, int, int, bool, FusionGroup, FusionGroup]] = []
+        heap: list[tuple[float, int, int, int, FusionGroup, FusionGroup]] = []
         tried: set[tuple[int, int]] = set()
         order = self.facts.number
+        bound, close, sure = range(3)
 
         def push(g: FusionGroup) -> None:
             for h in self.partners(g):
@@ -127,27 +153,30 @@ class _Merge:
                 if pair in tried:
                     continue
                 tried.add(pair)
-                if self.promising(a, b):
-                    wait(self.most(a, b), len(tried), False, a, b)
+                if self.promising(a, b) and not self.apart(a, b):
+                    wait(self.most(a, b), len(tried), bound, a, b)
 
-        def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
-            bound = not a.loops or a.loops != b.loops  # the same work items add no constraint
-            if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if bound else 0):
-                heapq.heappush(heap, (-gain, min(order[a.nodes[0]], order[b.nodes[0]]), number, sure, a, b))
+        def wait(gain: float, number: int, known: int, a: FusionGroup, b: FusionGroup) -> None:
+            binds = not a.loops or a.loops != b.loops  # the same work items add no constraint
+            if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if binds else 0):
+                heapq.heappush(heap, (-gain, min(order[a.nodes[0]], order[b.nodes[0]]), number, known, a, b))
 
         for g in groups:
             if g not in self.fusion_barriers:
                 push(g)
         while heap:
-            _, _, number, sure, a, b = heapq.heappop(heap)
+            _, _, number, known, a, b = heapq.heappop(heap)
             if a not in self.rank or b not in self.rank:
                 continue
-            if not sure:
-                wait(a.seconds + b.seconds - self.price(a, b), number, True, a, b)
-                continue
-            made = self.joined(a, b)
-            if made is not None:
-                push(made)
+            if known == bound:
+                wait(self.most(a, b, closely=True), number, close, a, b)
+            elif known == close:
+                if self.paths(a, b) is not None:  # a path between them stays while both do
+                    wait(a.seconds + b.seconds - self.price(a, b), number, sure, a, b)
+            else:
+                made = self.joined(a, b)
+                if made is not None:
+                    push(made)
 
     def cut_reductions(self) -> list[FusionGroup]:
         """Adds the combining reduction after each split one, and returns these groups, which may merge further; split ones may not."""
@@ -165,9 +194,9 @@ class _Merge:
             self.add(new[-1])
         return new
 
-    def most(self, a: FusionGroup, b: FusionGroup) -> float:
+    def most(self, a: FusionGroup, b: FusionGroup, closely: bool = False) -> float:
         """Returns an upper bound of a merge's saving."""
-        return min(a.seconds, b.seconds) if a in self.parted or b in self.parted else self.prices.most(a, b)
+        return min(a.seconds, b.seconds) if a in self.parted or b in self.parted else self.prices.most(a, b, closely)
 
     def price(self, a: FusionGroup, b: FusionGroup) -> float:
         """Returns the seconds of both as one kernel; infinite where that is impossible."""
@@ -192,7 +221,7 @@ class _Merge:
         most = MAX_KERNEL_NODES if few <= MAX_NODES_OF_SMALL_PARTNER else MAX_NODES_OF_MANY_PARTNERS
         if few + many > most or a.nodes[0].once != b.nodes[0].once or a.products + b.products > MAX_CONTRACTIONS:
             return False
-        if any(not self.length_producers(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
+        if self.graph.numbers and any(not self.length_producers(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
             return False  # one makes a length of the other
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True
@@ -279,17 +308,26 @@ class _Merge:
                 if not waits[u]:
                     heapq.heappush(ready, (order[u.nodes[0]], u))
         self.place = {g: k for k, g in enumerate(line)}
+        self.closure = closures(line, self.before, self.after) if len(line) <= MAX_GROUPS_IN_CLOSURES else {}
         return line
+
+    def apart(self, a: FusionGroup, b: FusionGroup) -> bool:
+        """Whether a path through a third group is known to connect two: closures are not extended when others merge."""
+        if not self.closure:
+            return False
+        one, other = self.closure[a], self.closure[b]
+        third = (one.after & other.before) | (other.after & one.before)
+        return bool(third & ~(one.own | other.own))
 
     def joined(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
         """Replaces two groups by one; not where a path leads from one to the other through a third, or might."""
         place = self.place
         if place[a] > place[b]:
             a, b = b, a
-        behind = self.between(a, b, self.after)
-        ahead = self.between(b, a, self.before) if behind else []
-        if behind is None or ahead is None:
+        found = self.paths(a, b)
+        if found is None:
             return None
+        behind, ahead = found
         merged = self.merged(a, b)
         assert merged is not None
         if a in self.parted or b in self.parted:
@@ -306,10 +344,20 @@ class _Merge:
                 far[x].pop(a, None)
                 far[x].pop(b, None)
                 far[x][merged] = None
+        if self.closure:
+            self.closure[merged] = Closure(*map(or_, self.closure.pop(a), self.closure.pop(b)))
         for x in (a, b):
             del self.rank[x], place[x], self.after[x], self.before[x]
         self.add(merged)
         return merged
+
+    def paths(self, a: FusionGroup, b: FusionGroup) -> tuple[list[FusionGroup], list[FusionGroup]] | None:
+        """Returns the groups between two that follow the one, and those that the other needs; None where a path connects the two."""
+        if self.place[a] > self.place[b]:
+            a, b = b, a
+        behind = self.between(a, b, self.after)
+        ahead = self.between(b, a, self.before) if behind else []
+        return None if behind is None or ahead is None else (behind, ahead)
 
     def between(self, a: FusionGroup, b: FusionGroup, near: dict[FusionGroup, dict[FusionGroup, None]]) -> list[FusionGroup] | None:
         """Returns the groups on paths from a towards b; None where a path reaches b, or the search takes too long."""

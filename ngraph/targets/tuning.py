@@ -145,6 +145,8 @@ OVERLAPPED_PART = 0.3
 
 # ---- costs of kernels
 
+SERIAL_TRAFFIC_COST = 1.3
+"""[times the traffic] Of a kernel that is a single work item. Rule: one core does not reach the bandwidth of all."""
 MIN_VECTOR_LENGTH = 16
 """[places] Of an axis, below which it fills no vector. Rule: 16 floats are the vector of AVX-512."""
 PREDICATED_READ_COST = 6
@@ -178,6 +180,8 @@ MAX_READERS_TRIED = 32
 """[kernels] Readers of one value that are tried together. Limit: time to plan, which grows with their square."""
 MAX_GROUPS_BETWEEN = 1024
 """[kernels] Between two that are searched for a path. Limit: time to plan; beyond, a path is taken for granted."""
+MAX_GROUPS_IN_CLOSURES = 1 << 13
+"""[kernels] Whose predecessors and successors are listed. Limit: memory while planning, three bits for each pair, 24 MiB."""
 MAX_KERNEL_NODES = 400
 """[nodes] Of one kernel. Limit: time to compile; beyond, nothing is gained."""
 MAX_NODES_OF_MANY_PARTNERS = 128
