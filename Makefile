@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx open fuzz torch-ops hunt planted keras-tests same docs html bench neighbours sensitivity map clean
+.PHONY: help run tour test check goldens onnx open fuzz torch-ops hunt planted keras-tests bridge-tests bench-tensorflow same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ keras-tests: .venv-keras/installed  ## Keras's own tests on ngraph and on JAX, a
 	.venv-keras/bin/python tests/keras/theirs.py run jax out/keras-jax.json $(PARTS)
 	.venv-keras/bin/python tests/keras/theirs.py compare out/keras-ngraph.json out/keras-jax.json
 
+bridge-tests: .venv-tf/installed  ## the bridge's tests, in an environment with TensorFlow 2.21
+	NGRAPH_CACHE=out/cache .venv-tf/bin/python -m pytest tests/bridge
+
+bench-tensorflow: .venv-tf/installed  ## fit on Keras with TensorFlow, the bridge on against off; ROWS=names
+	NGRAPH_CACHE=out/cache .venv-tf/bin/python bench/tensorflow.py $(ROWS)
+
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }
 	@rm -rf out/same && mkdir -p out/same/source && git archive $(REV) ngraph | tar -x -C out/same/source
@@ -106,6 +112,11 @@ clean:  ## remove the virtual environments and what the targets made
 	$(NEW) .venv-keras
 	.venv-keras/bin/python $(INSTALL) -e '.[keras]' keras==3.15.1 'jax[cpu]==0.10.2' scipy pytest
 	@mkdir -p out && touch $@
+
+.venv-tf/installed: pyproject.toml
+	$(NEW) .venv-tf
+	.venv-tf/bin/python $(INSTALL) -e '.[tf]' tensorflow-cpu==2.21.0 pytest
+	@touch $@
 
 .venv-dev/installed: pyproject.toml
 	$(NEW) .venv-dev

@@ -129,6 +129,7 @@ WATCHED: dict[str, Callable[[Any, bool], None]] = {}
 
 ELSEWHERE = ("NGRAPH_TARGET", "NGRAPH_DATA", "NGRAPH_SEED")  # variables that other rooms read
 OURS = "NGRAPH_"  # variables without this prefix, such as DEBUG, may be meant for another program: invalid ones warn instead of raising
+BRIDGE = "NGRAPH_TF_"  # variables of the bridge into TensorFlow, docs/bridge.md
 TESTS = ("NGRAPH_TESTS_", "NGRAPH_BENCH", "NGRAPH_EXAMPLES", "NGRAPH_MODELS")  # variables of tests and benchmarks
 
 
@@ -162,7 +163,7 @@ def _environment() -> dict[str, Any]:
     values = {name: from_environment(s.variable, s.variable_kind or s.kind, s.default) for name, s in SETTINGS.items()}
     known = [*(s.variable for s in SETTINGS.values()), *ELSEWHERE]
     for variable in os.environ:
-        if variable.startswith(OURS) and variable not in known and not variable.startswith(TESTS):
+        if variable.startswith(OURS) and variable not in known and not variable.startswith((*TESTS, BRIDGE)):
             meant = nearest(variable, known)
             ours = ", ".join(v for v in known if v.startswith(OURS))
             _warn(f"there is no variable {variable}", f"set {meant}" if meant else f"unset it; there are {ours}")

@@ -16,6 +16,7 @@ MAY_BE_SKIPPED = {  # the reason of a skip, and why a machine on which everythin
     "the text is not here": "data that are fetched, and not the project's",
     "the runner of real models is not beside the project: ../shared/models": "models of gigabytes, which are not the project's",
     "this processor has no lower level": "the processor: those of one level have nothing to go down to",
+    "TensorFlow has an environment of its own: make bridge-tests": "it is 1.3 GB, and fixes versions of packages that other tests need",
     "NumPy has no extended precision here; the tests with mpmath run": "the processor: AArch64 has no such numbers",
 }
 

@@ -157,6 +157,27 @@ class Reader:
                 found = self._walk(run) or self._read(slots)
         return found
 
+    def replay(self, slots: Mapping[int, Any]) -> ShapeReplay | None:
+        """Returns how calls of these shapes, of which there was one, are run without a look at them; None where values decide."""
+        run, stage, computes = self._run(slots), self.root, list[Compute]()
+        while not isinstance(stage, Done):
+            if isinstance(stage, Compute):
+                computes.append(stage)
+            elif not (type(stage) is Ask and stage.shapes):
+                return None
+            follow = stage.next.get(stage.step(run))
+            if follow is None or len(computes) > 1:
+                return None
+            stage = follow
+        last = computes[0] if computes else Compute(len, (), ())
+        made = list[int | np.ndarray[Any, Any]]()
+        for result in stage.results:
+            if isinstance(result, Slot) and result.slot >= 0:
+                made.append(last.gives.index(result.slot))
+            else:
+                made.append(result.slot if isinstance(result, Slot) else np.asarray(result(run)))
+        return ShapeReplay(last.computation if computes else None, last.takes, tuple(made)) if all(k < 0 for k in last.takes) else None
+
     def _grown(self, results: list[Any]) -> list[Any]:
         """The results of a call, without the lengths of state that follow them. Raises BoundsError where there is no room for it."""
         count = len(self.about.outputs)
@@ -382,6 +403,26 @@ class Slot:
         return run.slots[self.slot]
 
 
+class Copied(Slot):
+    """The copy of an input, which is a result."""
+
+    __slots__ = ()
+
+    def __call__(self, run: StageRun) -> Any:
+        return run.slots[self.slot].copy()
+
+
+class ShapeReplay(NamedTuple):
+    """A call that shapes alone decide: the computation, None where there is nothing to compute, the slots that it takes, and each result.
+
+    A result is the place among those of the computation, a negative slot for an input as it is, or an array that these shapes decide.
+    """
+
+    call: Callable[..., Any] | None
+    takes: tuple[int, ...]
+    results: tuple[int | np.ndarray[Any, Any], ...]
+
+
 class OutputGetters:
     """The outputs of a model, each as a function of the call."""
 
@@ -393,7 +434,7 @@ class OutputGetters:
         if isinstance(v, Tensor):
             slot = self.slots[id(v)] if id(v) in self.slots else self.g.slot_of(v)
             assert slot is not None
-            return Slot(slot) if slot >= 0 else (lambda run: run.slots[slot].copy())
+            return Slot(slot) if slot >= 0 else Copied(slot)
         if isinstance(v, ConstantArray):
             return lambda run: v.array.copy()
         if isinstance(v, Sizes):

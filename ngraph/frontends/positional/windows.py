@@ -240,6 +240,8 @@ def convolved(
     for j in (0, 1):
         if w.dims[j] is None and x.dims[j + 1] is not None and g.same(x.dims[j + 1].size, 1):
             x = g.squeezed(x, j + 1)
+        elif x.dims[j + 1] is None and w.dims[j] is not None and g.same(w.dims[j].size, 1):
+            w = g.squeezed(w, j)
         a, b = x.dims[j + 1], w.dims[j]
         if (a is None) != (b is None) or (a is not None and b is not None and not g.same(a.size, b.size)):
             what = "groups" if j == 0 else "channels of a group"

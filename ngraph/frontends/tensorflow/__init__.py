@@ -1,13 +1,16 @@
 """TensorFlow's models without TensorFlow: `load` reads SavedModels, graphs and meta graphs, `load_checkpoint` reads checkpoints.
 
-They need the packages protobuf and google-crc32c: `pip install 'ngraph-axes[tf]'`.
+Within TensorFlow: `bridge.enable()` puts into ngraph what it can run of each `tf.function`, `function` does so for one, and `report` says
+what ran where. They need TensorFlow itself. The others need the packages protobuf and google-crc32c: `pip install 'ngraph-axes[tf]'`.
 
 Words: docs/glossary.md.
 """
 
 from __future__ import annotations
 
+import importlib
 from importlib.util import find_spec
+from typing import Any
 
 from ngraph.errors import UnsupportedError
 
@@ -20,3 +23,14 @@ from ngraph.frontends.tensorflow.bundle import Checkpoint, load_checkpoint, save
 from ngraph.frontends.tensorflow.model import TensorflowModel, load
 
 __all__ = ["Checkpoint", "TensorflowModel", "load", "load_checkpoint", "save_checkpoint"]
+
+_BRIDGE = ("bridge", "function", "report")
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what needs TensorFlow, which is imported then."""
+    if name not in _BRIDGE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = importlib.import_module(f"{__name__}.bridge")
+    found = globals()[name] = room if name == "bridge" else getattr(room, name)
+    return found

@@ -1,0 +1,127 @@
+"""Keras's fit on TensorFlow with the bridge on and off: the same losses, also where clusters fail."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
+
+import keras
+
+from ngraph.errors import NgraphWarning
+from ngraph.frontends.tensorflow import table
+from ngraph.frontends.tensorflow.bridge import running
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((40, 12, 12, 1), np.float32), RNG.integers(0, 4, 40)
+
+
+def cnn():
+    keras.utils.set_random_seed(1)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((12, 12, 1)),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(0.25),
+            layers.Dense(4),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+def losses(**options):
+    """The losses of two epochs; the last batch of each has 8 rows, the others 16."""
+    model = cnn()
+    return model.fit(X, Y, batch_size=16, epochs=2, shuffle=False, verbose=0, **options).history["loss"]
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    """The losses without the bridge."""
+    return losses()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first(wanted):
+    """They are computed before the bridge is enabled."""
+
+
+def trained(bridge):
+    (found,) = [f for f in bridge.report().json()["functions"] if "multi_step" in f["name"]]
+    return found
+
+
+def test_a_cnn_has_the_same_losses(bridge, wanted):
+    np.testing.assert_allclose(losses(), wanted, 1e-4)
+    step = trained(bridge)
+    assert step["clustered"] > 150 and not bridge.report().fallbacks and not any(c["failure"] for c in step["clusters"]), str(
+        bridge.report()
+    )
+    assert len(step["clusters"]) <= 2, "variables are read and assigned around clusters, not within the step"
+
+
+def test_several_steps_in_a_loop(bridge):
+    def run():
+        model = cnn()
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), steps_per_execution=2)
+        return model.fit(X[:32], Y[:32], batch_size=16, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    found = run()
+    bridge.disable()
+    np.testing.assert_allclose(found, run(), 1e-4)
+
+
+def raises_in_translator(monkeypatch, op):
+    def broken(n, *args):
+        raise RuntimeError("a translator that raises")
+
+    monkeypatch.setitem(table.TABLE, op, broken)
+
+
+def raises_in_compiler(monkeypatch, op):
+    real = running._transformer
+
+    class Broken:
+        def __getattr__(self, name):
+            return getattr(real("CPU"), name)
+
+        def computation(self, *args, **named):
+            raise RuntimeError("a compiler that fails")
+
+    monkeypatch.setattr(running, "_transformer", lambda backend: Broken())
+
+
+def raises_for_memory(monkeypatch, op):
+    real = running.way_of
+
+    def once(call, way, arguments):
+        if way.call is not None and way.gives.count > 2:
+            raise MemoryError("no memory for the results")
+        return real(call, way, arguments)
+
+    monkeypatch.setattr(running, "way_of", once)
+
+
+@pytest.mark.parametrize("op", ["Conv2D", "MaxPoolGrad", "Sqrt"])
+def test_a_translator_that_raises(bridge, wanted, monkeypatch, op):
+    raises_in_translator(monkeypatch, op)
+    with pytest.warns(NgraphWarning, match="is TensorFlow's again"):
+        np.testing.assert_allclose(losses(), wanted, 1e-4)
+    step = trained(bridge)
+    assert any("a translator that raises" in c["failure"] for c in step["clusters"]) and bridge.report().fallbacks
+    assert step["in TensorFlow"][op], "the node alone is TensorFlow's"
+    assert step["clustered"] > 100, "what is not to blame stays in clusters"
+
+
+@pytest.mark.parametrize("fault", [raises_in_compiler, raises_for_memory])
+def test_a_compiler_that_fails_and_no_memory(bridge, wanted, monkeypatch, fault):
+    bridge.set_disabled_ops("MaxPool,Square")  # several clusters, which all fail
+    fault(monkeypatch, "")
+    with pytest.warns(NgraphWarning, match="is TensorFlow's again"):
+        np.testing.assert_allclose(losses(), wanted, 1e-4)
+    failed = [c for c in trained(bridge)["clusters"] if c["failure"]]
+    assert len(failed) >= 2 and all(c["fallbacks"] >= 1 for c in failed)
