@@ -96,7 +96,7 @@ def api() -> CApi:
     return CApi()
 
 
-class TensorShape(NamedTuple):
+class TensorView(NamedTuple):
     """What is known of a tensor: shape, dtype, and the kind of its memory, None where it has no bytes."""
 
     shape: tuple[int, ...]
@@ -184,15 +184,15 @@ class KernelCall:
 
 
 @lru_cache(maxsize=4096)
-def _shapes_of(key: bytes) -> list[TensorShape]:
-    """Returns what records of inputs say."""
+def _shapes_of(key: bytes) -> list[TensorView]:
+    """Returns what the records of inputs say."""
     numbers = np.frombuffer(key, np.int64).reshape(-1, RECORD).tolist()
     return [_known(tuple(r[3 : 3 + r[1]]), _dtype(r[0])) for r in numbers]
 
 
-def _known(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorShape:
+def _known(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorView:
     size = math.prod(shape) * dtype.itemsize
-    return TensorShape(shape, dtype, ctypes.c_char * size if size else None)
+    return TensorView(shape, dtype, ctypes.c_char * size if size else None)
 
 
 @cache
