@@ -103,7 +103,7 @@ class CachedGraph:
             )
 
         program = called(kept.program)
-        arrays = [self.arrays[a] if type(a) is int else _made(*a) for a in kept.arrays]
+        arrays = [self.arrays[a] if type(a) is int else made_array(*a) for a in kept.arrays]
         names = ProgramNames(kept.axes, arrays, [s.name for s in program.state_in])
         return CacheHit(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.fingerprint, names)
 
@@ -127,7 +127,8 @@ def _face(program: Program) -> Program:
     return program.with_(steps=())
 
 
-def _made(dtype: str, shape: tuple[int, ...], data: bytes) -> ArrayRef:
+def made_array(dtype: str, shape: tuple[int, ...], data: bytes) -> ArrayRef:
+    """Returns an array of its bytes. Raises ValueError where they are too few or too many."""
     of = DTYPES[dtype].np
     if len(data) != math.prod(shape) * of.itemsize:
         raise ValueError(f"{len(data)} bytes make no {dtype}{shape}")

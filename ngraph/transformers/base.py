@@ -28,6 +28,7 @@ from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
 from ngraph.ops.rearrange import axes_with_order
 from ngraph.ops.state import value_for
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Pipeline
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower, unique
@@ -41,7 +42,9 @@ from ngraph.warn import warn
 
 if TYPE_CHECKING:
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
+    from ngraph.runtime.packed import PackedComputation
 
+packing = deferred("ngraph.runtime.packed")
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
 GROUP = "ngraph.transformers"
@@ -169,6 +172,13 @@ class Transformer(Alone):
             raise
         made = Computation(form, lowered, self, graph, found, forms)
         self._apply_seed()
+        self._made.append(weakref.ref(made))
+        return made
+
+    def restored(self, held: PackedComputation, array_type: type | None = None) -> Computation:
+        """Returns the computation that `runtime.packed.packed` has packed, maybe in another process. array_type: as in `computation`."""
+        self._open()
+        made: Computation = packing.RestoredComputation(held, self, array_type)
         self._made.append(weakref.ref(made))
         return made
 

@@ -20,10 +20,15 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
+from torch._functorch import config as functorch_config
 from torch._functorch import partitioners
+from torch._functorch._aot_autograd import graph_compile
+from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache, FXGraphCacheMiss
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
+from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd.graph import increment_version
 from torch.fx.experimental.symbolic_shapes import optimization_hint
@@ -220,6 +225,76 @@ def take_recurrent_layers(ours: Any) -> None:
             return convert(self, *args, skip=skip + 1, **named)
 
     ConvertFrameAssert.__call__ = call
+
+
+Missed = FXGraphCacheMiss  # raised while a graph is read from the cache: then it is compiled, and kept, anew
+
+
+class KeptCode(OutputCode):  # type: ignore[misc]  # for mypy without torch
+    """A graph as AOTAutograd keeps it for other processes; called with the list of its inputs, which it empties.
+
+    Subclasses have `packed`, what is kept and pickles, and `unpacked`, which makes `run` of it again.
+    """
+
+    def __init__(self, run: Callable[[list[Any]], list[Any]]):
+        self.run: Any = run
+        self._time_taken_ns, self._boxed_call = 0, True  # what AOTAutograd looks for, also in what it wraps around
+
+    def __call__(self, inputs: Any) -> Any:
+        return self.run(inputs)
+
+    def packed(self) -> None:
+        raise NotImplementedError
+
+    def unpacked(self) -> None:
+        raise NotImplementedError
+
+    # ---- what AOTAutograd calls
+    def prepare_for_serialization(self) -> None:
+        try:
+            self.packed()
+        except Exception as error:  # then it is not kept
+            raise BypassAOTAutogradCache(str(error)) from error
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        self.unpacked()
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """There is none."""
+
+
+def kept(compiler: Callable[..., KeptCode]) -> Any:
+    """Returns a compiler of graphs as one whose graphs AOTAutograd keeps for other processes."""
+    return SerializableAOTDispatchCompiler(KeptCode, compiler)
+
+
+def part_of_key(gm: Any, text: str) -> None:
+    """Makes a text part of the key under which AOTAutograd keeps a graph of Dynamo's: the key covers a module's attributes."""
+    (gm.gm if hasattr(gm, "gm") else gm).ngraph_key = text
+
+
+def keyed(node: Any) -> None:
+    """Says that a function of ours in a graph of Dynamo's is known by its name; our sources are part of the key."""
+    node.meta.update(is_wrapped=True, user_cache_hash=node.name)
+
+
+def keep_ours() -> None:
+    """Lets AOTAutograd keep our graphs whole, as with `bundled_autograd_cache`, and those of other backends as it did."""
+    save, make = graph_compile._should_save_cache, AOTAutogradCache.make_entry
+
+    def ours(function: Any) -> bool:
+        while not isinstance(function, KeptCode) and hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        return isinstance(function, KeptCode)
+
+    def should_save(*functions: Any) -> bool:
+        return all(map(ours, functions)) or save(*functions)
+
+    def make_entry(compiled_fw_func: Any, *args: Any, **named: Any) -> Any:
+        with functorch_config.patch(bundled_autograd_cache=ours(compiled_fw_func) or functorch_config.bundled_autograd_cache):
+            return make(compiled_fw_func, *args, **named)
+
+    graph_compile._should_save_cache, AOTAutogradCache.make_entry = should_save, staticmethod(make_entry)
 
 
 def draw_again(op: Any) -> None:

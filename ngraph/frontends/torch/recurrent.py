@@ -17,6 +17,7 @@ from ngraph.frontends.positional.products import multiplied
 from ngraph.frontends.positional.recurrent import gate
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.layers import pullback_of_many
 from ngraph.frontends.torch.table import translates
@@ -138,24 +139,36 @@ def lowered(gm: GraphModule) -> GraphModule:
     for node in found:
         kind = KINDS[node.target]
         with gm.graph.inserting_before(node):
-            node.replace_all_uses_with(gm.graph.call_function(LAYERS[kind], node.args))
+            ours = gm.graph.call_function(LAYERS[kind], node.args)
+            private.keyed(ours)
+            node.replace_all_uses_with(ours)
         gm.graph.erase_node(node)
     if found:
         gm.recompile()
     return gm
 
 
-class LayerCall:
-    """`layered` of one kind, as a function that a graph can call."""
-
-    def __init__(self, kind: str):
-        self.kind = self.__name__ = kind
-
-    def __call__(self, *args: Any) -> Any:
-        return layered(self.kind, *args)
+def lstm(*args: Any) -> Any:
+    """`layered` of this kind, as a graph calls it: by a name that another process finds, too."""
+    return layered("lstm", *args)
 
 
-LAYERS = {name: LayerCall(name) for name in GATES}
+def gru(*args: Any) -> Any:
+    """See `lstm`."""
+    return layered("gru", *args)
+
+
+def rnn_tanh(*args: Any) -> Any:
+    """See `lstm`."""
+    return layered("rnn_tanh", *args)
+
+
+def rnn_relu(*args: Any) -> Any:
+    """See `lstm`."""
+    return layered("rnn_relu", *args)
+
+
+LAYERS: dict[str, Any] = {f.__name__: f for f in (lstm, gru, rnn_tanh, rnn_relu)}
 
 
 # ---- their translators --------------------------------------------------------------------------------------------------

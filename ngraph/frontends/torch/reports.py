@@ -40,6 +40,14 @@ class GraphReport:
             crossed += [node] if any(segments.kind.get(u) == "ours" for u in node.users) else []
             row["bytes"] += sum(bytes_of(a.meta.get("val")) for a in crossed)
 
+    def said(self) -> dict[str, Any]:
+        """Returns what another process has to know of a graph that it finds compiled."""
+        return {"kind": self.kind, "ours": self.ours, "segments": self.segments, "in_torch": self.in_torch}
+
+    def again(self, said: dict[str, Any], made: CompiledGraph) -> None:
+        """Takes what `said` gave, of a graph that was found compiled."""
+        self.ours, self.segments, self.in_torch, self.made = said["ours"], said["segments"], said["in_torch"], made
+
     def json(self) -> dict[str, Any]:
         """Returns it as numbers and texts."""
         steps = [] if self.made is None else [s for s in self.made.steps if isinstance(s, OurStep)]

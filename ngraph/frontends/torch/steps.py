@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ngraph.config import config
+from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.parts.deferred import deferred
 from ngraph.runtime.computation import inside
+from ngraph.transformers.base import Transformer
+
+if TYPE_CHECKING:
+    from ngraph.runtime.packed import PackedComputation
+
+packing = deferred("ngraph.runtime.packed")
 
 
 class Length(NamedTuple):
@@ -89,11 +97,36 @@ class TorchStep:
         return [*[s.number for s in slots_in((self.args, self.named))], self.slot]
 
 
+class PackedStep(NamedTuple):
+    """A computation of a graph, and what `OurStep` says of it."""
+
+    computation: PackedComputation
+    takes: tuple[int, ...]
+    lengths: tuple[str, ...]
+    writes: tuple[int, ...]
+    nodes: int
+    settings: dict[str, Any]
+
+
+class PackedGraph(NamedTuple):
+    """A graph as a value that pickles: the function that runs, and what it knows, by name.
+
+    ops  (namespace, op, overload) of torch's    arrays  constants of the graph    values  all else that it was written with
+    """
+
+    source: str
+    ours: dict[str, PackedStep]
+    ops: dict[str, tuple[str, str, str]]
+    arrays: dict[str, np.ndarray[Any, Any]]
+    values: dict[str, Any]
+
+
 class CompiledGraph:
     """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs.
 
     symbols  name -> the slot of a length, or of a tensor and its dim       kept  constants of the graph, by slot
     calls    how often it was called                                        source  the function that runs
+    named    what the function knows beside the steps that are ours, by name; those are in `ours`
     """
 
     def __init__(
@@ -105,27 +138,72 @@ class CompiledGraph:
         kept: Sequence[tuple[int, torch.Tensor]],
     ):
         self.steps, self.inputs, self.symbols, self.outputs, self.kept = tuple(steps), inputs, dict(symbols), list(outputs), list(kept)
-        self.calls = 0
-        self.source, self.known = "", dict[str, Any]()
-        self._write()
-        exec(compile(self.source, inside("<graph of torch>"), "exec"), self.known)
+        self.named, self.ours = dict[str, Any](), dict[str, OurStep]()
+        self._begin(self._written())
+
+    def _begin(self, source: str) -> None:
+        """Makes the function of its text."""
+        self.calls, self.source = 0, source
+        self.known = dict(graph=self, empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid, **self.named)
+        for name, step in self.ours.items():
+            self.known[name] = self._first(name, step)
+        exec(compile(source, inside("<graph of torch>"), "exec"), self.known)
         self.run: Callable[[list[Any]], list[Any]] = self.known["run"]
+
+    def _first(self, name: str, step: OurStep) -> Callable[..., Any]:
+        """Returns what is called for a step until it is compiled."""
+
+        def begin(*given: Any) -> Any:
+            results = step.begin(*given)
+            self.known[name] = step.computation
+            return results
+
+        return begin
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
 
-    def boxed(self) -> Callable[[list[Any]], list[Any]]:
-        """Returns it as a function that AOTAutograd knows to take the list of its inputs."""
-        self.run._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
-        return self.run
+    # ---- for another process
+    def packed(self) -> PackedGraph:
+        """Returns it as a value that pickles. Raises UnsupportedError where a computation cannot be packed."""
+        ours = {
+            name: PackedStep(packing.packed(s.computation), s.takes, s.lengths, s.writes, s.nodes, s.settings)
+            for name, s in self.ours.items()
+        }
+        ops, arrays, values = dict[str, tuple[str, str, str]](), dict[str, np.ndarray[Any, Any]](), dict[str, Any]()
+        for name, value in self.named.items():
+            if isinstance(value, torch._ops.OpOverload):
+                namespace, _, op = value._schema.name.partition("::")
+                ops[name] = namespace, op, value._overloadname
+            elif isinstance(value, torch.Tensor):
+                with private.no_fakes():
+                    arrays[name] = np.array(kinds.array_of(value))
+            else:
+                values[name] = value
+        return PackedGraph(self.source, ours, ops, arrays, values)
+
+    @classmethod
+    def restored(cls, held: PackedGraph, transformer: Transformer) -> CompiledGraph:
+        """Returns the graph that was packed. Raises what bytes that are damaged lead to."""
+        made = cls.__new__(cls)
+        made.named = {name: getattr(getattr(getattr(torch.ops, space), op), way) for name, (space, op, way) in held.ops.items()}
+        with private.no_fakes():
+            made.named |= {name: kinds.tensor_of(array) for name, array in held.arrays.items()}
+        made.named |= held.values
+        made.ours = {}
+        for name, step in held.ours.items():
+            computation = transformer.restored(step.computation, torch.Tensor)
+            made.ours[name] = OurStep(computation, step.takes, step.lengths, (), step.writes, step.nodes, step.settings)
+        made.steps = tuple(made.ours.values())
+        made._begin(held.source)
+        return made
 
     # ---- its text
-    def _write(self) -> None:
+    def _written(self) -> str:
         names = "".join(f"v{k}, " for k in range(self.inputs))
         lines = ["def run(args):", "    graph.calls += 1"]
         lines += [f"    {names}= args"] if names else []
         lines += ["    args.clear()"]
-        self.known.update(graph=self, clear=list.clear)
         for name, (k, dim) in self.symbols.items():
             lines.append(f"    n_{name} = v{k}" + ("" if dim is None else f".shape[{dim}]"))
         for slot, tensor in self.kept:
@@ -135,25 +213,18 @@ class CompiledGraph:
             if step.free and step is not self.steps[-1]:
                 lines.append("    " + "".join(f"v{k} = " for k in step.free) + "None")
         lines.append(f"    return [{', '.join(self._text(o) for o in self.outputs)}]")
-        self.source = "\n".join(lines)
+        return "\n".join(lines)
 
     def _name(self, kind: str, value: Any) -> str:
         """Returns a name under which the function knows a value."""
-        name = f"{kind}{len(self.known)}"
-        self.known[name] = value
+        name = f"{kind}{len(self.named)}"
+        self.named[name] = value
         return name
 
     def _ours(self, step: OurStep) -> list[str]:
         arguments = [f"v{k}" for k in step.takes] + [f"empty(n_{name}, bool_)" for name in step.lengths]
-        self.known.update(empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid)
-        call = self._name("c", None)
-
-        def begin(*given: Any) -> Any:
-            results = step.begin(*given)
-            self.known[call] = step.computation
-            return results
-
-        self.known[call] = begin
+        call = f"c{len(self.ours)}"
+        self.ours[call] = step
         names = "".join(f"v{g.slot}, " for g in step.gives)
         lines = [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
         for g in step.gives:

@@ -11,8 +11,9 @@ import torch
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, table
-from ngraph.frontends.torch.dynamo import checked, refused, settings_of, transformer_of
+from ngraph.frontends.torch.dynamo import refused
 from ngraph.frontends.torch.graph import Reading
+from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import begin, forget
 from ngraph.frontends.torch.segments import Segments
 from ngraph.frontends.torch.updates import COUNTS, UpdatedParameter, count, flags_of, hyperparameter, number, rule_of, states_of

@@ -91,3 +91,23 @@ def test_the_partitioner_may_draw_again():
     from torch._functorch import partitioners
 
     assert torch.ops.ngraph.draw in partitioners.get_default_op_list().recomputable_ops
+
+
+def test_aot_autograd_keeps_our_graphs_whole_and_no_others():
+    from torch._functorch._aot_autograd import graph_compile
+    from torch._functorch._aot_autograd.autograd_cache import FXGraphCacheMiss
+
+    ours = private.KeptCode(lambda inputs: inputs)
+    assert graph_compile._should_save_cache(ours) and not graph_compile._should_save_cache(lambda inputs: inputs)
+    assert private.Missed is FXGraphCacheMiss and not torch._functorch.config.bundled_autograd_cache
+
+
+def test_a_modules_attribute_is_part_of_the_key():
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCachePickler
+
+    gm = torch.fx.symbolic_trace(lambda x: x + 1)
+    found = []
+    for text in ("a", "b", "a"):
+        private.part_of_key(gm, text)
+        found.append(AOTAutogradCachePickler(gm).get_hash(gm))
+    assert found[0] == found[2] != found[1]

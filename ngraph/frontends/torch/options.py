@@ -1,0 +1,59 @@
+"""The options of the backend, and what they decide: settings, and the transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ngraph.errors import SettingError, nearest
+from ngraph.transformers.base import Transformer, make_transformer, make_transformer_factory
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+OPTIONS: dict[str, tuple[Any, ...]] = {  # the values that each takes; any where there are none
+    "fallback": ("warn", "error", "silent"),
+    "transformer": (),
+    "random": ("ngraph", "torch"),
+    "threads": (),
+    "tune": (True, False),
+    "exact": (True, False),
+}
+TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
+ASKED_BY_TORCH = ("guard_filter_fn",)  # options that Dynamo takes for itself
+
+_transformers: dict[str, Transformer] = {}
+
+
+def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the options with defaults. Raises SettingError for an unknown one, or an unknown value, with the nearest."""
+    if mode is not None and mode not in MODES:
+        near = nearest(str(mode), MODES)
+        raise SettingError(f"there is no mode {mode!r}", fix=f"write {near!r}" if near else f"there are {', '.join(MODES)}")
+    found = {"fallback": "warn", "transformer": "", "random": "ngraph", "threads": None, "tune": mode in TUNED, "exact": None}
+    for name, value in (options or {}).items():
+        if name in ASKED_BY_TORCH:
+            continue
+        if name not in OPTIONS:
+            near = nearest(name, OPTIONS)
+            raise SettingError(f"there is no option {name!r}", fix=f"write {near!r}" if near else f"there are {', '.join(OPTIONS)}")
+        if OPTIONS[name] and value not in OPTIONS[name]:
+            raise SettingError(f"the option {name!r} is {value!r}", fix=f"it takes {', '.join(map(repr, OPTIONS[name]))}")
+        if name == "threads" and not (type(value) is int and value > 0):
+            raise SettingError(f"the option 'threads' is {value!r}", fix="it takes a whole number above 0")
+        found[name] = value
+    return found
+
+
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options as settings of `ngraph.config`; what is not given is as it is set elsewhere."""
+    named = {"num_threads": given["threads"] or torch.get_num_threads(), "tune": given["tune"] or None, "exact": given["exact"]}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def transformer_of(given: Mapping[str, Any]) -> Transformer:
+    """Returns the transformer that all graphs of a process share. Raises UnsupportedError for an unknown name."""
+    name = given["transformer"]
+    if name not in _transformers:
+        _transformers[name] = make_transformer_factory(name)() if name else make_transformer()
+    return _transformers[name]
