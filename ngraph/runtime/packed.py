@@ -33,7 +33,7 @@ class PackedComputation(NamedTuple):
 
 
 class PackedFace(NamedTuple):
-    """What calls need: the program before passes and after, without steps, its fingerprint, and the axes that plans number.
+    """The part that calls need: the program before passes and after, without steps, its fingerprint, and the axes that plans number.
 
     form  how many results there are, those that replace parameters, by number, and whether there is one alone, or none
     """
