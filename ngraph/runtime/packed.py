@@ -1,6 +1,6 @@
 """A computation as a value that pickles, for another process: the program after passes, and what calls need of it.
 
-    held = packed(computation)                       raises UnsupportedError for one with state, or on a transformer that caches nothing
+    held = packed(computation)                       raises UnsupportedError where it writes state, or the transformer caches nothing
     made = transformer.restored(held, array_type)    calls, and finds its plan in the cache, without the program's steps being read
 
 The steps are read where the cache has no plan for them: they are enough to compile the program anew, on another machine, too.
@@ -8,6 +8,7 @@ The steps are read where the cache has no plan for them: they are enough to comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dlpack import exchange_api
 from ngraph.op_graph.op import Op
-from ngraph.ops.state import placeholder
+from ngraph.ops.state import placeholder, variable
 from ngraph.program.lower import Lowered
 from ngraph.program.program import AxisId, Program, Value
 from ngraph.runtime.cache import ProgramNames, dumped, loaded, program_fingerprint
@@ -51,8 +52,8 @@ class PackedFace(NamedTuple):
 def packed(computation: Computation) -> PackedComputation:
     """Returns a computation as a value that pickles. Raises UnsupportedError where it cannot be made of it again."""
     results, forms = computation.results, computation.forms
-    if computation.variables or not results.plain or results.keys is not None or computation._maker.facts() is None:
-        raise UnsupportedError(f"{computation.name} cannot be packed: it has state, effects, or a transformer that caches nothing")
+    if computation.written or not results.plain or results.keys is not None or computation._maker.facts() is None:
+        raise UnsupportedError(f"{computation.name} cannot be packed: it writes state, has effects, or a transformer that caches nothing")
     program, lowered = computation.program, computation._lowered
     fingerprint, names = program_fingerprint(program)
     form = results.count, tuple(results.writes), results.single, results.nothing
@@ -68,12 +69,14 @@ class RestoredComputation(Computation):
 
     def __init__(self, held: PackedComputation, maker: Any, array_type: type | None):
         face: PackedFace = loaded(held.face, ProgramNames((), ()))
-        self._steps, self._names = held.steps, ProgramNames(face.axes, [made_array(*a) for a in held.arrays])
+        names = ProgramNames(face.axes, [made_array(*a) for a in held.arrays], [s.name for s in face.program.state_in])
+        self._steps, self._names = held.steps, names
         count, writes, single, nothing = face.form
         parameters = tuple([stand_in(v, face.lowered) for v in face.lowered.inputs])
         ops = [stand_in(v, face.lowered) for v in face.lowered.outputs]
         form = ResultForm(None if nothing else ops[0] if single else ops[:count], dict(zip(writes, ops[count:], strict=True)))
-        found = CacheHit(Lowered(face.lowered, parameters, {}, face.nonempty), face.program, face.fingerprint, self._names)
+        states = {s.name: stand_in(s.value, face.lowered, variable) for s in face.lowered.state_in}
+        found = CacheHit(Lowered(face.lowered, parameters, states, face.nonempty), face.program, face.fingerprint, self._names)
         api = None if array_type is None else exchange_api(array_type)
         graph: Any = SameFacts(maker)
         super().__init__(form, found.lowered, maker, graph, found, ArrayForms(face.given, face.made, api))
@@ -105,9 +108,9 @@ class SameFacts:
         """Keeps nothing: there is no graph."""
 
 
-def stand_in(value: Value, program: Program) -> Op:
+def stand_in(value: Value, program: Program, kind: Callable[..., Op] = placeholder) -> Op:
     """Returns an op for a value of a program, with axes of these names and lengths: what errors of calls show."""
     known = {a: n if isinstance(n, int) else None for a, n in program.axes.items()}
     names = [program.hints.get(a, str(a)) for a in value.axes]
     axes = [make_axis(known[a], name, batch=False, recurrent=False, channel=False) for a, name in zip(value.axes, names, strict=True)]
-    return placeholder(axes, dtype=value.dtype, name=value.hint or None)
+    return kind(axes, dtype=value.dtype, name=value.hint or None)

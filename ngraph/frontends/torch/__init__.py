@@ -5,10 +5,11 @@
     >>> f(torch.ones(2))
     tensor([0.8413, 0.8413])
 
-`dynamo` the backend, which torch calls · `private` names that torch keeps to itself · `segments` a graph cut into segments · `steps` the
-line of them that runs · `graph` nodes as translators see them · `lengths` SymInts · `dtype` element types and memory · `table` and
-`translate` the translators · `reports` what ran where · `training` and `updates` whole training steps · `model`, `format`, `exported` and
-`reading` exported programs. They need the package torch: `pip install 'ngraph-axes[torch]'`.
+`dynamo` the backend, which torch calls · `options` what it takes · `caching` graphs for the next process · `private` names that torch
+keeps to itself · `segments` a graph cut into segments · `steps` the line of them that runs · `graph` nodes as translators see them ·
+`lengths` SymInts · `dtype` element types and memory · `table` and `translate` the translators · `reports` what ran where · `training` and
+`updates` whole training steps · `model`, `format`, `exported` and `reading` exported programs. They need the package torch: `pip install
+'ngraph-axes[torch]'`.
 
 Words: docs/glossary.md.
 """
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
     from ngraph.frontends.torch.dynamo import backend
     from ngraph.frontends.torch.model import load
     from ngraph.frontends.torch.reports import TorchReport, report, reset
+    from ngraph.frontends.torch.steps import refresh
     from ngraph.frontends.torch.training import compile_step
 
-__all__ = ["TorchReport", "backend", "compile_step", "load", "report", "reset"]
+__all__ = ["TorchReport", "backend", "compile_step", "load", "refresh", "report", "reset"]
 
 _HOMES = {
     "backend": "dynamo",
     "compile_step": "training",
     "load": "model",
     "TorchReport": "reports",
+    "refresh": "steps",
     "report": "reports",
     "reset": "reports",
 }

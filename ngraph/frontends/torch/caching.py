@@ -58,7 +58,9 @@ class GraphCode(private.KeptCode):
         if digest(self.held) != self.checksum:
             raise private.Missed("a compiled graph of ngraph's is damaged")
         try:
-            self.graph = CompiledGraph.restored(pickle.loads(self.held), transformer_of(self.given))
+            held = pickle.loads(self.held)
+            frozen = any(step.frozen for step in held.ours.values())
+            self.graph = CompiledGraph.restored(held, transformer_of(self.given, frozen))
         except Exception as error:  # written by another version, or for a library that is not imported here
             raise private.Missed(f"a compiled graph of ngraph's cannot be read here: {error!r}") from error
         self.run = self.graph.run

@@ -26,8 +26,9 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     """Returns a graph of Dynamo's compiled: `torch.compile(model, backend="ngraph")` calls this.
 
     options: `fallback`, what becomes of ops that are not ours: "warn" (torch runs them, and one warning names them), "silent", or
-    "error"; `transformer`, a name such as "numpy"; `random`: "ngraph", whose Philox torch's generator seeds, or "torch", for the numbers of
-    eager. Raises SettingError for others; UnsupportedError where ops may not be torch's.
+    "error"; `transformer`, a name such as "numpy"; `random`: "ngraph", whose Philox torch's generator seeds, or "torch", for the
+    numbers of eager; `freeze`: whether what is computed of parameters alone is kept between calls without gradients (docs/torch.md).
+    Raises SettingError for others; UnsupportedError where ops may not be torch's.
     """
     given = checked(mode, options)
     made = begin(private.compiled(gm))
@@ -66,8 +67,9 @@ def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> GraphC
     """Returns a graph of ATen's as segments, with what torch runs reported."""
     start = time.perf_counter()
     settings = settings_of(given)
+    still = private.static_inputs() if given["freeze"] and about.kind == "inference" else ()
     with config(**settings):
-        segments = Segments(graph, transformer_of(given), settings)
+        segments = Segments(graph, transformer_of(given, bool(still)), settings, still)
         left = list(segments.left.values())
         if left and given["fallback"] == "error":
             raise refused(left)

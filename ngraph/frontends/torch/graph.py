@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.op import Op, SourceLocation, made_for
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
-from ngraph.ops.state import placeholder
+from ngraph.ops.state import placeholder, variable
 
 CHECKS = frozenset(
     f"aten.{name}"
@@ -203,19 +203,25 @@ class Reading(NodeReading):
     """One reading of some nodes of a graph: the values of nodes as ops, and the placeholders that they are made of.
 
     holes   node -> its placeholder, and the order in which its dims lie in memory
+    still   inputs that are state: what is computed of them alone is computed once
+    states  node -> its variable, with axes in the order of memory
     """
 
     g: TorchTrace
 
-    def __init__(self, constants: dict[str, Any]):
+    def __init__(self, constants: dict[str, Any], still: Collection[Node] = ()):
         super().__init__(TorchTrace())
         self.holes: dict[Node, tuple[Op, tuple[int, ...]]] = {}
-        self.constants = constants
+        self.states: dict[Node, Op] = {}
+        self.constants, self.still = constants, still
 
     # ---- inputs
     def hole(self, node: Node) -> None:
-        """Makes a placeholder of a node's tensor."""
+        """Makes a placeholder of a node's tensor, or a variable."""
         val = node.meta["val"]
+        if node in self.still:
+            self._state(node, val)
+            return
         g, taken, axes = self.g, set[Axis](), []
         for size in val.shape:
             n = g.length(size)
@@ -226,6 +232,11 @@ class Reading(NodeReading):
         op = next(o for o, (slot, _) in g.slots.items() if slot == -1 - len(self.holes) and o.is_placeholder)
         self.holes[node] = op, memory_order(val)
         self.values[node] = t
+
+    def _state(self, node: Node, val: Any) -> None:
+        axes, order = [self.g.fresh(n) for n in val.shape], memory_order(val)
+        self.states[node] = made = variable([axes[k] for k in order], dtype=kinds.OURS[val.dtype], name=node.name)
+        self.values[node] = self.g.made(broadcast(made, axes), axes)
 
     def constant(self, node: Node) -> None:
         """Takes a tensor that the graph holds."""

@@ -18,6 +18,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # the values that each takes; any where
     "threads": (),
     "tune": (True, False),
     "exact": (True, False),
+    "freeze": (True, False),
 }
 TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 ASKED_BY_TORCH = ("guard_filter_fn",)  # options that Dynamo takes for itself
@@ -31,6 +32,7 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
         near = nearest(str(mode), MODES)
         raise SettingError(f"there is no mode {mode!r}", fix=f"write {near!r}" if near else f"there are {', '.join(MODES)}")
     found = {"fallback": "warn", "transformer": "", "random": "ngraph", "threads": None, "tune": mode in TUNED, "exact": None}
+    found["freeze"] = mode in TUNED
     for name, value in (options or {}).items():
         if name in ASKED_BY_TORCH:
             continue
@@ -51,9 +53,18 @@ def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def transformer_of(given: Mapping[str, Any]) -> Transformer:
-    """Returns the transformer that all graphs of a process share. Raises UnsupportedError for an unknown name."""
+def transformer_of(given: Mapping[str, Any], own: bool = False) -> Transformer:
+    """Returns the transformer that all graphs of a process share, or one of its own for a graph with state.
+
+    Raises UnsupportedError for an unknown name.
+    """
     name = given["transformer"]
+    if own:
+        return _made(name)
     if name not in _transformers:
-        _transformers[name] = make_transformer_factory(name)() if name else make_transformer()
+        _transformers[name] = _made(name)
     return _transformers[name]
+
+
+def _made(name: str) -> Transformer:
+    return make_transformer_factory(name)() if name else make_transformer()

@@ -27,7 +27,7 @@ from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, Bypa
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import CompileContext
+from torch._guards import CompileContext, TracingContext
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd.graph import increment_version
@@ -118,6 +118,13 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
         keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )
     return made(gm, inputs)
+
+
+def static_inputs() -> list[int]:
+    """Returns the places of parameters and buffers among the inputs of the graph that AOTAutograd has compiled just now."""
+    context = TracingContext.try_get()
+    about = None if context is None else context.fw_metadata
+    return [] if about is None else list(about.static_input_indices)
 
 
 class Joint(NamedTuple):

@@ -7,7 +7,7 @@ of inputs, and of what torch has given, are torch's: they cost nothing, and alia
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,13 +40,15 @@ class Segments:
 
     left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
     settings  of `ngraph.config` for its computations             extra  placeholders of inputs that follow those of the graph
+    still   inputs that are state of the transformer, which is then the graph's own
     """
 
-    def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None):
+    def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None, still: Collection[int] = ()):
         self.gm, self.transformer, self.settings = gm, transformer, dict(settings or {})
         self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)
         self.inputs = [n for n in self.nodes if n.op == "placeholder"]
+        self.still = {n for k, n in enumerate(self.inputs) if k in still and can_be_state(n)}
         self.output = next(n for n in self.nodes if n.op == "output")
         self.left: dict[Node, Left] = {}
         self.constants: dict[str, Any] = {str(n.target): fetch(gm, str(n.target)) for n in self.nodes if n.op == "get_attr"}
@@ -62,7 +64,7 @@ class Segments:
     # ---- which nodes are ours
     def _sort(self) -> Reading:
         """Decides on each node, with all that are ours read."""
-        reading = Reading(self.constants)
+        reading = Reading(self.constants, self.still)
         for k, node in enumerate(self.inputs):
             self._symbols_of(k, node)
         for node in self.nodes:
@@ -314,7 +316,7 @@ class Segments:
         self, ours: Sequence[Node], gives: Sequence[Node], writes: Sequence[Node], slot_of: Mapping[Any, int], reading: Reading | None
     ) -> OurStep:
         if reading is None:
-            reading = Reading(self.constants)
+            reading = Reading(self.constants, self.still)
             needed, todo = set[Node](), [*gives, *[n.args[1] for n in writes]]
             mine = set(ours)
             while todo:
@@ -349,6 +351,7 @@ class Segments:
         for op, order in holes.values():
             if order != tuple(range(len(order))):
                 orders[op] = [op.axes[k] for k in order]
+        states = {op: n for n, op in reading.states.items()}
         lengths = reading.lengths([op for op, _ in holes.values()])
         parameters = [*[op for op, _ in holes.values()], *self.extra, *lengths.values()]
         computation = self.transformer.computation(results, *parameters, writes=written, orders=orders, array_type=torch.Tensor)
@@ -356,7 +359,8 @@ class Segments:
         settings = {**self.settings, "lengths": "open" if reading.g.symbols else "first"}
         node_of = {op: n for n, (op, _) in holes.items()}
         takes, targets = [slot_of[x] for x in (*holes, *self.extra)], [slot_of[node_of.get(op, op)] for op in written]
-        return OurStep(computation, takes, list(lengths), forms, targets, len(ours), settings)
+        frozen = [slot_of[states[op]] for op in computation.variables]
+        return OurStep(computation, takes, list(lengths), forms, targets, len(ours), settings, frozen)
 
     def besides(self, reading: Reading) -> dict[Any, Any]:
         """Returns what the segment writes beside what the graph writes: values by placeholder, of `reading` or of `extra`."""
@@ -424,6 +428,19 @@ def used_holes(results: Sequence[Any], holes: Sequence[Any]) -> set[Any]:
     """Those placeholders that results are made of."""
     every = set(ops_of(results))
     return {h for h in holes if h in every}
+
+
+def can_be_state(node: Node) -> bool:
+    """Whether an input can be state: dense, of known lengths, of a dtype of ours, and not written."""
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor) or unfit(val) or not all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+        return False
+    dense = 1
+    for k in reversed(memory_order(val)):
+        if val.shape[k] != 1 and val.stride(k) != dense:
+            return False
+        dense *= val.shape[k]
+    return not any(writes_input(user) and user.args[0] is node for user in node.users)
 
 
 def fetch(gm: GraphModule, path: str) -> Any:

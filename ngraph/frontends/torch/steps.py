@@ -14,8 +14,10 @@ import numpy as np
 import torch
 
 from ngraph.config import config
+from ngraph.errors import ArgumentError
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private
+from ngraph.frontends.torch.graph import memory_order
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.parts.deferred import deferred
@@ -55,6 +57,7 @@ class OurStep:
     takes    slots of its arguments     lengths  symbols whose lengths follow them     gives  its results
     writes   slots of those arguments that it writes            nodes  how many of the graph it stands for
     settings  of `ngraph.config` while it is compiled           first  seconds of the first call, in which it is
+    frozen   slots of its state, in the order of the computation's variables
     """
 
     def __init__(
@@ -66,9 +69,11 @@ class OurStep:
         writes: Sequence[int],
         nodes: int,
         settings: Mapping[str, Any],
+        frozen: Sequence[int] = (),
     ):
         self.computation, self.takes, self.lengths, self.gives, self.nodes = computation, tuple(takes), tuple(lengths), tuple(gives), nodes
         self.writes, self.settings, self.first, self.free = tuple(writes), dict(settings), 0.0, ()
+        self.frozen, self.state = tuple(frozen), FrozenTensors(computation) if frozen else None
 
     def begin(self, *arguments: Any) -> Any:
         """Calls the computation for the first time, which compiles it."""
@@ -81,7 +86,33 @@ class OurStep:
     @property
     def slots(self) -> list[int]:
         """The slots that it reads and fills."""
-        return [*self.takes, *[g.slot for g in self.gives]]
+        return [*self.takes, *self.frozen, *[g.slot for g in self.gives]]
+
+
+class FrozenTensors:
+    """Tensors that are state of a computation. Called with them, it gives their memory to the state anew where they have changed.
+
+    A change is another address, or another `_version`, which torch counts; tensors of inference mode count as changed in each call.
+    """
+
+    def __init__(self, computation: Any):
+        self.computation = computation
+        self.versions, self.addresses = list[Any](), list[int]()
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        try:
+            versions, addresses = [t._version for t in tensors], [t.data_ptr() for t in tensors]
+        except RuntimeError:  # of inference mode
+            versions, addresses = [object()], []
+        if versions != self.versions or addresses != self.addresses:
+            self._lend(tensors)
+            self.versions, self.addresses = versions, addresses
+
+    def _lend(self, tensors: Sequence[torch.Tensor]) -> None:
+        arrays = [kinds.array_of(t) for t in tensors]
+        orders = [memory_order(t) for t in tensors]
+        variables = self.computation.variables
+        self.computation.state.lend({v: a.transpose(order) for v, a, order in zip(variables, arrays, orders, strict=True)})
 
 
 class TorchStep:
@@ -106,6 +137,7 @@ class PackedStep(NamedTuple):
     writes: tuple[int, ...]
     nodes: int
     settings: dict[str, Any]
+    frozen: tuple[int, ...]
 
 
 class PackedGraph(NamedTuple):
@@ -146,7 +178,7 @@ class CompiledGraph:
         self.calls, self.source = 0, source
         self.known = dict(graph=self, empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid, **self.named)
         for name, step in self.ours.items():
-            self.known[name] = self._first(name, step)
+            self.known[name], self.known[f"{name}_state"] = self._first(name, step), step.state
         exec(compile(source, inside("<graph of torch>"), "exec"), self.known)
         self.run: Callable[[list[Any]], list[Any]] = self.known["run"]
 
@@ -167,7 +199,7 @@ class CompiledGraph:
     def packed(self) -> PackedGraph:
         """Returns it as a value that pickles. Raises UnsupportedError where a computation cannot be packed."""
         ours = {
-            name: PackedStep(packing.packed(s.computation), s.takes, s.lengths, s.writes, s.nodes, s.settings)
+            name: PackedStep(packing.packed(s.computation), s.takes, s.lengths, s.writes, s.nodes, s.settings, s.frozen)
             for name, s in self.ours.items()
         }
         ops, arrays, values = dict[str, tuple[str, str, str]](), dict[str, np.ndarray[Any, Any]](), dict[str, Any]()
@@ -193,7 +225,7 @@ class CompiledGraph:
         made.ours = {}
         for name, step in held.ours.items():
             computation = transformer.restored(step.computation, torch.Tensor)
-            made.ours[name] = OurStep(computation, step.takes, step.lengths, (), step.writes, step.nodes, step.settings)
+            made.ours[name] = OurStep(computation, step.takes, step.lengths, (), step.writes, step.nodes, step.settings, step.frozen)
         made.steps = tuple(made.ours.values())
         made._begin(held.source)
         return made
@@ -226,7 +258,8 @@ class CompiledGraph:
         call = f"c{len(self.ours)}"
         self.ours[call] = step
         names = "".join(f"v{g.slot}, " for g in step.gives)
-        lines = [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
+        lines = [f"{call}_state({', '.join(f'v{k}' for k in step.frozen)})"] if step.frozen else []
+        lines += [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
         for g in step.gives:
             made = f"v{g.slot}"
             made += "" if g.order is None else f".permute({g.order})"
@@ -274,3 +307,20 @@ def slots_in(a: Any) -> list[TensorSlot]:
     if isinstance(a, dict):
         a = list(a.values())
     return [s for x in a for s in slots_in(x)] if type(a) in (list, tuple) else []
+
+
+def refresh(model: Any) -> None:
+    """Says that the parameters and buffers of a model were written where torch counts no write: through `.data`, or NumPy.
+
+    model: a module, a tensor, or an iterable of tensors. Calls that were compiled with `options={"freeze": True}` then read them anew; no
+    others need it. Raises ArgumentError for what has no tensors.
+    """
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else model
+    tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+    try:
+        found = list(tensors)
+    except TypeError:
+        found = [None]
+    if not all(isinstance(t, torch.Tensor) for t in found):
+        raise ArgumentError(f"refresh takes a module or tensors, not {type(model).__name__}", fix="ng.torch.refresh(model)")
+    private.written(found)
