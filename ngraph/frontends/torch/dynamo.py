@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, private, recurrent, table
+from ngraph.frontends.torch import caching, drawing, private, quantised, recurrent, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -45,7 +45,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
         return compile if text is None else private.kept(compile)
 
-    rules = {**table.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
+    rules = {**quantised.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
     token = caching.compiling.set(made)
     try:
         function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)

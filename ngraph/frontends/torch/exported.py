@@ -25,7 +25,7 @@ from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import private, table
+from ngraph.frontends.torch import private, quantised, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import SYMBOLIC, is_check, line_of, name_of, unfit
 
@@ -49,7 +49,7 @@ class ExportedFile:
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                program = program.run_decompositions(table.decompositions())
+                program = program.run_decompositions(quantised.decompositions())
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart
             raise UnsupportedError(f"PyTorch cannot take {name} apart: {error}", fix="export it with this version of torch") from error
         self.program, self.name = program, name

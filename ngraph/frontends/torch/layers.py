@@ -51,6 +51,12 @@ def product(n: TorchNode, a: Tensor, b: Tensor, dtype: Any = None) -> Tensor:
     return n.give(matmul(n.g, a, b))
 
 
+def wide_product(n: TorchNode, a: Tensor, b: Tensor) -> Tensor:
+    """A product as sums in float32 where its operands have 16 bits, so that what is added to it is rounded with it, once."""
+    wide = kinds.wide(a.dtype)
+    return matmul(n.g, n.of(a, wide), n.of(b, wide))
+
+
 def plus(n: TorchNode, bias: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * bias + alpha * y; a bias of beta 0 is not read."""
     wide = kinds.wide(n.dtype)
@@ -62,20 +68,20 @@ def plus(n: TorchNode, bias: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor
 
 @translates("aten.addmm", "aten.addmv", "aten.baddbmm")
 def addmm(n: TorchNode, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return plus(n, bias, matmul(n.g, a, b), beta, alpha)
+    return plus(n, bias, wide_product(n, a, b), beta, alpha)
 
 
 @translates("aten.addbmm")
 def addbmm(n: TorchNode, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    y = matmul(n.g, a, b)
+    y = wide_product(n, a, b)
     y = Tensor(total(y.op, along(y, [0])), y.dims[1:])
     return plus(n, bias, y, beta, alpha)
 
 
 @translates("aten.linear")
 def linear(n: TorchNode, a: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
-    y = matmul(n.g, a, turned(w)) if w.rank == 2 else matmul(n.g, a, w)
-    return n.give(y if bias is None else each(n.g, e.add, y, bias))
+    y = wide_product(n, a, turned(w) if w.rank == 2 else w)
+    return n.give(y if bias is None else each(n.g, e.add, y, n.of(bias, y.dtype)))
 
 
 # ---- convolution --------------------------------------------------------------------------------------------------------
@@ -105,6 +111,9 @@ def convolved(
     alone = a.rank == w.rank - 1
     if alone:
         a = Tensor(a.op, [None, *a.dims])
+    if bias is not None:  # rounded with the sums, once
+        wide = kinds.wide(a.dtype)
+        a, w, bias = n.of(a, wide), n.of(w, wide), n.of(bias, wide)
     by = windowing(kernel, stride, dilation, [*padding, *padding])
     if transposed:
         y = windows.conv_transpose(n.g, a, w, by, groups, many(extra, k))

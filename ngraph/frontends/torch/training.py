@@ -10,7 +10,7 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import private, table
+from ngraph.frontends.torch import private, quantised
 from ngraph.frontends.torch.dynamo import refused
 from ngraph.frontends.torch.graph import Reading
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
@@ -197,7 +197,7 @@ class CompiledStep:
             )
         others = {k: t.detach() for k, t in enumerate(given) if k not in trained}
         placed = Placed(self.optimizer, list(trained.values()))
-        joint = private.joint(gm, trained, others, table.decompositions())
+        joint = private.joint(gm, trained, others, quantised.decompositions())
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
         updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
