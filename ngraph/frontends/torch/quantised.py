@@ -19,7 +19,6 @@ from ngraph.frontends.torch import table
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
-from ngraph.ops import elementwise as e
 
 DEFINED_BY = "torch.ao.quantization.fx._decomposed"  # importing it defines the ops; who has them in a graph has imported it
 EPS = torch.finfo(torch.float32).eps
@@ -57,9 +56,7 @@ def quantize(x: torch.Tensor, scale: float, zero: int, low: Any, high: Any, dtyp
     return torch.clamp(torch.round(floated(x) * (1.0 / scale)) + zero, low, high).to(dtype)
 
 
-def quantize_by_tensors(
-    x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, low: Any, high: Any, dtype: torch.dtype
-) -> torch.Tensor:
+def quantize_by_tensors(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, low: Any, high: Any, dtype: torch.dtype) -> torch.Tensor:
     inverse = (1.0 / number(scale, torch.float64)).float()
     made = torch.round(floated(x) * inverse) + number(zero, torch.float32)
     if isinstance(low, torch.Tensor):
