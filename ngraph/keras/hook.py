@@ -1,6 +1,6 @@
-"""Keras chooses its backend by name in four modules: an import hook gives each one more branch, `ngraph`.
+"""Keras chooses its backend by name in six modules: an import hook gives each one more branch, `ngraph`.
 
-In a fifth, lengths that are open are made None in shapes.
+In another, lengths that are open are made None in shapes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,35 @@ LAST = re.compile(r"^else:\n(?=    raise )", re.MULTILINE)  # what ends a chain 
 SHAPE = re.compile(r"(?<=^def standardize_shape\(shape\):\n)", re.MULTILINE)
 
 
-def _branch(asked: str, body: str) -> tuple[re.Pattern[str], str]:
+def branch(asked: str, body: str) -> tuple[re.Pattern[str], Any]:
+    """Returns where a chain of branches on a name ends, and one more branch."""
     return LAST, f'elif {asked} == "ngraph":\n{body}else:\n'
 
 
 # for each module where something is put, and what
-BRANCHES = {
-    "keras.src.backend": _branch(
+BRANCHES: dict[str, tuple[re.Pattern[str], Any]] = {
+    "keras.src.backend": branch(
         "backend()",
         "    from ngraph.keras.backend import *\n"
         "    from ngraph.keras.core import TracedVariable as BackendVariable\n"
         "    distribution_lib = None\n",
     ),
-    "keras.src.layers.layer": _branch("backend.backend()", "    from ngraph.keras.layer import NgraphLayer as BackendLayer\n"),
-    "keras.src.models.model": _branch("backend.backend()", "    from ngraph.keras.trainer import NgraphTrainer as Trainer\n"),
-    "keras.src.export.saved_model": _branch(  # whose name for it is the second before Keras 3.14
+    "keras.src.layers.layer": branch("backend.backend()", "    from ngraph.keras.layer import NgraphLayer as BackendLayer\n"),
+    "keras.src.models.model": branch("backend.backend()", "    from ngraph.keras.trainer import NgraphTrainer as Trainer\n"),
+    "keras.src.export.saved_model": branch(  # whose name for it is the second before Keras 3.14
         "backend.backend()",
         "    from ngraph.keras.export import ExportArchive as BackendSavedModelExportArchive\n"
         "    BackendExportArchive = BackendSavedModelExportArchive\n",
+    ),
+    "keras.src.utils.backend_utils": (  # layers of preprocessing name the backend in which they run
+        re.compile(r"^(?=        if self\._backend == \"tensorflow\":\n            module)", re.MULTILINE),
+        '        if self._backend == "ngraph":\n            return getattr(backend_module, name)\n',
+    ),
+    "keras.src.export.onnx": (
+        re.compile(r"^(?=    else:\n        raise NotImplementedError)", re.MULTILINE),
+        '    elif backend.backend() == "ngraph":\n'
+        "        from ngraph.keras.export import export_onnx as written\n"
+        "        written(model, filepath, input_signature, opset_version)\n",
     ),
     "keras.src.backend.common.variables": (  # lengths that are open are None in shapes, as those of JAX and torch are
         SHAPE,
@@ -54,7 +65,7 @@ class BranchLoader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         place, text = BRANCHES[fullname]
-        made, many = place.subn(text, self.get_source(fullname) or "", count=1)
+        made, many = place.subn(text, self.get_source(fullname) or "")
         if not many:
             raise StateError(
                 f"{fullname} of this Keras chooses its backend in another way than the tested versions", fix=f"install keras=={TESTED[-1]}"

@@ -203,12 +203,12 @@ def istft(
     frames = irfft((re, im), fft_length)
     by = _window(window, sequence_length, fft_length, frames.dtype)
     if by is None:
-        left = (fft_length - sequence_length) // 2
-        by = convert_to_tensor(np.pad(np.ones(sequence_length), (left, fft_length - sequence_length - left)), frames.dtype)
-    found = overlap_sequences(numpy.multiply(frames, by), sequence_stride)
-    many = int(frames.shape[-2])
-    weight = overlap_sequences(numpy.broadcast_to(numpy.square(by), (many, fft_length)), sequence_stride)
-    found = numpy.where(numpy.greater(weight, 1e-10), numpy.divide(found, numpy.maximum(weight, 1e-10)), found)
+        found = overlap_sequences(frames, sequence_stride)
+    else:
+        found = overlap_sequences(numpy.multiply(frames, by), sequence_stride)
+        many = int(frames.shape[-2])
+        weight = overlap_sequences(numpy.broadcast_to(numpy.square(by), (many, fft_length)), sequence_stride)
+        found = numpy.where(numpy.greater(weight, 1e-10), numpy.divide(found, numpy.maximum(weight, 1e-10)), found)
     start = fft_length // 2 if center else 0
     end = int(found.shape[-1]) - (fft_length // 2 if center else 0)
     if length is not None:

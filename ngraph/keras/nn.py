@@ -343,6 +343,8 @@ def folded(g: KerasTrace, t: Tensor, sizes: Any, kernel: Any, dilations: Any, pa
 
 def fold(x: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     sizes, kernel, dilations, pads, strides = map(_pair, (output_size, kernel_size, dilation, padding, stride))
+    if int(x.shape[1]) % math.prod(kernel):
+        raise ValueError(f"fold: dim 1 has length {x.shape[1]}, which the kernel {kernel} does not divide")
     return apply(folded, convert_to_tensor(x), sizes=sizes, kernel=kernel, dilations=dilations, pads=pads, strides=strides)
 
 

@@ -279,7 +279,7 @@ class TraceScope:
 class BackendTensor:
     """A tensor of Keras: an array (`array`), or a value (`t`) of the computation `g` that is being read. It is never written."""
 
-    __slots__ = ("array", "t", "g", "__weakref__", "_keras_mask", "_keras_history")
+    __slots__ = ("array", "t", "g", "__weakref__", "_keras_mask", "_keras_history", "trainable")
     __array_priority__ = 100
 
     def __init__(self, array: Any = None, t: Tensor | None = None, g: KerasTrace | None = None):

@@ -183,7 +183,7 @@ def scattered_slices(g: Any, x: Value, indices: Value, updates: Value, combine: 
     u = _updates(g, g.tensor(updates), [*i.dims[:-1], *t.dims[q:]])
     if not q:
         return u
-    ops = _each_along(g, columns, indices, t, name)
+    ops = [broadcast(o, i.dims[:-1]) for o in _each_along(g, columns, indices, t, name)]
     op = scatter_op.build(t.op, *ops, u.op, axes=tuple(t.dims[:q]), combine=combine, mode="clip")
     return g.made(op, t.dims)
 
