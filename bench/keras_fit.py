@@ -1,4 +1,4 @@
-"""`fit` of five models on Keras's backends: `python bench/keras_fit.py ngraph=PYTHON jax=PYTHON tensorflow=PYTHON torch=PYTHON [--models …]`.
+"""`fit` of five models on Keras's backends: `python bench/keras_fit.py ngraph=PYTHON jax=PYTHON tensorflow=PYTHON torch=PYTHON`.
 
 Each backend runs in a process of its own, by the Python that is named for it, on two threads. The processes take turns: a turn is one
 `fit` over some batches, data and weights being the same. The first two turns of each (compilation) are not counted, and printed apart.
@@ -69,7 +69,9 @@ def build(name: str) -> tuple[Any, Any, Any]:
             h = layers.LayerNormalization()(h + layers.MultiHeadAttention(4, 16)(h, h))
             h = layers.LayerNormalization()(h + layers.Dense(64)(layers.Dense(128, activation="gelu")(h)))
         model = keras.Model(given, layers.Dense(10)(layers.GlobalAveragePooling1D()(h)))
-    model.set_weights([(rng.normal(size=w.shape) / math.sqrt(w.shape[0])).astype("float32") if w.ndim > 1 else w for w in model.get_weights()])
+    model.set_weights(
+        [(rng.normal(size=w.shape) / math.sqrt(w.shape[0])).astype("float32") if w.ndim > 1 else w for w in model.get_weights()]
+    )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.001), loss, metrics=["accuracy"])
     return model, x, rng.integers(0, 10, size=rows).astype("int32")

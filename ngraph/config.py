@@ -101,6 +101,12 @@ SETTINGS = {
     "strict": Setting("NGRAPH_STRICT", False, SWITCH, "refuse what would only warn, such as a dot over the batch axis"),
     "warnings": Setting("NGRAPH_WARNINGS", "once", one_of("once", "always", "off"), "once for each line of the user's, always, or off"),
     "nans": Setting("NGRAPH_NANS", "ignore", one_of("ignore", "raise"), "raise where a call makes a nan or an infinity, naming the op"),
+    "denormals": Setting(
+        "NGRAPH_DENORMALS",
+        "keep",
+        one_of("keep", "flush"),
+        "float32 and float64 numbers below the normal ones in cpu's kernels: kept, or taken as 0, which is faster where many arise",
+    ),
     "winograd": Setting("NGRAPH_WINOGRAD", True, SWITCH, "allow Winograd convolution"),
     "tune": Setting("NGRAPH_TUNE", False, SWITCH, "measure the best few ways of each kernel's loops, once"),
     "check": Setting("CHECK", False, SWITCH, "verify programs after each pass"),

@@ -139,7 +139,10 @@ class _KernelWriter(FunctionWriter):
             self.pointer(b)
         for b, strides in self.scheduled.strides.items():  # registers that come before every use
             self.walks[b] = tuple([self.number(n) for n in strides])
+        before = self.w.flush_denormals() if self.target.flush else None
         self.w.loop(self.first, IRValue(last, dtypes.int64), 1, [], lambda t: self.work_item(t, counts))
+        if before is not None:
+            self.w.float_mode(before)
 
     def work_item(self, t: IRValue, counts: list[Whole]) -> list[IRValue]:
         """All stages once. Work items are numbered row by row."""

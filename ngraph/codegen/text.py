@@ -184,6 +184,31 @@ class IRWriter:
         self.globals[text] = f"{name} = {text}"
         return name
 
+    # ---- how floats are computed
+
+    def flush_denormals(self) -> str:
+        """From here on this thread takes denormal numbers as 0, and gives 0 instead; returns the mode before."""
+        if self.target.triple.startswith("aarch64"):
+            self.declared["@llvm.aarch64.get.fpcr"] = "declare i64 @llvm.aarch64.get.fpcr()"
+            before, bits, kind = self.effect("call i64 @llvm.aarch64.get.fpcr()"), 1 << 24, "i64"  # FZ
+        else:
+            self.declared["@llvm.x86.sse.stmxcsr"] = "declare void @llvm.x86.sse.stmxcsr(ptr)"
+            self.entry.append("  %floatmode = alloca i32, align 4")
+            self.do("call void @llvm.x86.sse.stmxcsr(ptr %floatmode)")
+            before, bits, kind = self.effect("load i32, ptr %floatmode"), 1 << 15 | 1 << 6, "i32"  # flush to zero, denormals are zeros
+        self.float_mode(self.effect(f"or {kind} {before}, {bits}"))
+        return before
+
+    def float_mode(self, mode: str) -> None:
+        """Sets the mode of floats as `flush_denormals` gave it."""
+        if self.target.triple.startswith("aarch64"):
+            self.declared["@llvm.aarch64.set.fpcr"] = "declare void @llvm.aarch64.set.fpcr(i64)"
+            self.do(f"call void @llvm.aarch64.set.fpcr(i64 {mode})")
+        else:
+            self.declared["@llvm.x86.sse.ldmxcsr"] = "declare void @llvm.x86.sse.ldmxcsr(ptr)"
+            self.do(f"store i32 {mode}, ptr %floatmode")
+            self.do("call void @llvm.x86.sse.ldmxcsr(ptr %floatmode)")
+
     # ---- instructions
 
     def fresh(self) -> str:

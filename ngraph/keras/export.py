@@ -15,6 +15,7 @@ from ngraph.parts.deferred import deferred
 
 onnx = deferred("ngraph.frontends.onnx")  # which needs the package onnx
 
+
 class ExportArchive:
     """The archive of TensorFlow's SavedModels, which are not written. Raises UnsupportedError when it is made."""
 
@@ -55,8 +56,7 @@ def export_onnx(model: Any, filepath: Any, input_signature: Any, opset_version: 
         holes = []
         for k, spec in enumerate(specs):
             dims = [
-                g.fresh(n) if isinstance(n, int) else sizes.setdefault(n, g.open_dim(n, size + len(sizes)))
-                for n in _lengths(spec.shape, k)
+                g.fresh(n) if isinstance(n, int) else sizes.setdefault(n, g.open_dim(n, size + len(sizes))) for n in _lengths(spec.shape, k)
             ]
             holes.append(g.holes_of((), backend.standardize_dtype(spec.dtype), dims))
         given = tree.pack_sequence_as(input_signature, [BackendTensor(t=t, g=g) for _, t in holes])

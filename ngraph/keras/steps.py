@@ -9,6 +9,7 @@ import numpy as np
 from keras.src import tree
 from keras.src.backend.common import KerasVariable
 
+from ngraph.config import config
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import Inside
@@ -91,7 +92,7 @@ class CompiledReading:
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
         given = [*arrays, *[v.own_array() if written else v.array for v, written in self.variables]]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), config(denormals="flush"):  # as XLA and TensorFlow do
             values = self.computation(*given)
         leaves = [r.value if type(r) is StaticLeaf else BackendTensor(np.asarray(values[r])) for r in self.results]
         return tree.pack_sequence_as(self.nest, leaves)

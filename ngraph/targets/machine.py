@@ -73,6 +73,7 @@ class Cpu(Target):
     mask_registers      masked loads and stores cost what others do
     half                converts float16 to float32 and back
     scale               multiplies by a power of two, given as a float, in one instruction
+    flush               kernels take denormal numbers as 0
     cores               that the machine has, however many of them this process may use
     memory_bandwidth    bytes per second of all cores together; `cache_bandwidth` of each
     lane_speed          elementwise operations per second of 32 bits of a vector
@@ -87,6 +88,7 @@ class Cpu(Target):
     mask_registers: bool = False
     half: bool = False
     scale: bool = False
+    flush: bool = False
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20

@@ -205,6 +205,85 @@ def test_saving(tmp_path):
     np.testing.assert_array_equal(other.predict(X, verbose=0), wanted)
 
 
+def exported(model, path, *inputs):
+    """The names of the file's inputs, and ONNX Runtime's results."""
+    import onnxruntime
+
+    model.export(path, format="onnx", verbose=False)
+    file = onnxruntime.InferenceSession(str(path))
+    names = [i.name for i in file.get_inputs()]
+    return names, file.run(None, dict(zip(names, inputs, strict=True)))
+
+
+def test_a_model_is_exported_with_an_open_batch(tmp_path):
+    given = keras.Input((9, 9, 2), name="picture")
+    h = layers.BatchNormalization()(layers.Conv2D(3, 3, strides=2, padding="same", activation="gelu")(given))
+    model = keras.Model(given, layers.Dense(4, activation="softmax")(layers.Dropout(0.5)(layers.Flatten()(h))))
+    for n in (1, 3):
+        x = RNG.normal(size=(n, 9, 9, 2)).astype("float32")
+        model(x)
+        names, (found,) = exported(model, tmp_path / "m.onnx", x)
+        assert names == ["picture"]
+        np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-4, atol=1e-6)
+
+
+def test_several_inputs_and_a_loop_over_an_open_length_are_exported(tmp_path):
+    a, b = keras.Input((4,), name="left"), keras.Input((None, 4), name="right")
+    model = keras.Model([a, b], [layers.Dense(3)(a), layers.LSTM(5)(b)])
+    x = [RNG.normal(size=shape).astype("float32") for shape in ((2, 4), (2, 6, 4))]
+    wanted = model(x)
+    _, found = exported(model, tmp_path / "m.onnx", *x)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_length_that_the_model_needs_is_asked_for(tmp_path):
+    given = keras.Input((None, 4))
+    model = keras.Model(given, layers.Lambda(lambda x: ops.sum(ops.stack([x[:, k] for k in range(x.shape[1] or 3)]), 0))(given))
+    model(np.ones((2, 3, 4), "float32"))
+    with pytest.raises(NgraphError, match="open length dim_0_1"):
+        model.export(tmp_path / "m.onnx", format="onnx", verbose=False)
+    fixed = [keras.layers.InputSpec(shape=(None, 3, 4), dtype="float32")]
+    model.export(tmp_path / "m.onnx", format="onnx", verbose=False, input_signature=fixed)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_model_answers_nearly_the_same(mode, tmp_path):
+    model = keras.Sequential([keras.Input((16,)), layers.Dense(32, activation="relu"), layers.Dense(8)])
+    x = RNG.normal(size=(20, 16)).astype("float32")
+    before = model.predict(x, verbose=0)
+    model.quantize(mode)
+    after = model.predict(x, verbose=0)
+    error = np.abs(after - before).max() / np.abs(before).max()
+    assert 0 < error < {"int8": 0.03, "int4": 0.25}[mode]
+    assert np.dtype(model.layers[0]._kernel.dtype) == np.int8
+    model.save(tmp_path / "q.keras")
+    np.testing.assert_array_equal(keras.saving.load_model(tmp_path / "q.keras").predict(x, verbose=0), after)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_trains_and_keeps_weights_in_float32(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = regression()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert type(model.optimizer).__name__ == ("LossScaleOptimizer" if policy == "mixed_float16" else "SGD")
+    losses = model.fit(X, Y, batch_size=16, epochs=8, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < 0.2 * losses[0]
+    assert {w.dtype for w in model.weights} == {"float32"} and model.layers[0](X).dtype.name == policy[6:]
+
+
+def test_a_loss_scale_skips_steps_with_infinite_gradients():
+    model = regression()
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=1e38), "mse")
+    before = [np.array(w) for w in model.get_weights()]
+    model.fit(X * 1e3, Y, batch_size=64, verbose=0)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert float(model.optimizer.dynamic_scale) == np.float32(5e37)
+
+
 X3 = RNG.normal(size=(2, 3, 4)).astype("float32")
 FUNCTIONS = {
     "matmul": (lambda n, x: n.matmul(x, n.swapaxes(x, 1, 2)), 1e-6),

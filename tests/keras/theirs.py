@@ -39,7 +39,7 @@ class Outcomes:
     """A plugin of pytest that appends each case's outcome to a file, and gives each a time limit."""
 
     def __init__(self, out: str, share: int):
-        self.out = open(out, "a", encoding="utf-8")  # noqa: SIM115  open as long as the process
+        self.out = open(out, "a", encoding="utf-8")
         self.share = share
 
     def write(self, **line: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ngraph.config import config
@@ -33,7 +34,8 @@ writing = deferred("ngraph.transformers.cpu.writing")  # plans and writes kernel
 
 def settings() -> tuple[Any, ...]:
     """Returns the target, and all other settings that affect compilation."""
-    return chosen(), config.exact, config.winograd, config.tune
+    target = chosen()
+    return replace(target, flush=True) if config.denormals == "flush" else target, config.exact, config.winograd, config.tune
 
 
 class NativeExecutable(VersionedExecutable):
