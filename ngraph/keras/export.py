@@ -23,7 +23,7 @@ class ExportArchive:
         raise UnsupportedError("SavedModels are not written with the ngraph backend", fix='model.export(path, format="onnx")')
 
 
-class ExportTrace(KerasTrace):
+class WeightTrace(KerasTrace):
     """A reading in which the model's variables are ngraph's, with their values, under their Keras paths."""
 
     def name_of(self, variable: Any) -> str:
@@ -51,7 +51,7 @@ def export_onnx(model: Any, filepath: Any, input_signature: Any, opset_version: 
     names = [getattr(spec, "name", None) or f"input_{k}" for k, spec in enumerate(specs)]
     found = []
     for size in SPEC_LENGTHS:  # read twice: what two lengths give differently cannot stay open
-        g = ExportTrace(StageRun({}, {}))
+        g = WeightTrace(StageRun({}, {}))
         sizes: dict[str, Any] = {}
         holes = []
         for k, spec in enumerate(specs):
