@@ -45,10 +45,9 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
         return compile if text is None else private.kept(compile)
 
-    rules = {**quantised.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
     token = caching.compiling.set(made)
     try:
-        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
+        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), decompositions(given))
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
         raise
@@ -79,6 +78,11 @@ def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> GraphC
     warned = warning(left) if left and given["fallback"] == "warn" else ""
     warn(warned)
     return GraphCode(made, about, given, warned)
+
+
+def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
+    """Returns how ops are taken apart before they are translated, random ones as the options say."""
+    return {**quantised.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
 
 
 def refused(left: list[Left]) -> UnsupportedError:

@@ -31,16 +31,24 @@ def pullback(n: TorchNode, forward: Callable[..., Tensor], inputs: Sequence[Tens
 def pullback_of_many(
     n: TorchNode, forward: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], dys: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The vector-Jacobian products of a function that gives several tensors."""
-    whole = [n.g.full(t) for t in inputs]
+    """The vector-Jacobian products of a function that gives several tensors.
+
+    In one graph with the loss, inputs may be made of each other, and errors of inputs: neither is a way that counts.
+    """
+    whole = [still(n.g.full(t)) for t in inputs]
     ys = [n.g.full(y) for y in forward(*whole)]
-    errors = [n.g.renamed(n.g.full(dy), y.dims) for dy, y in zip(dys, ys, strict=True)]
+    errors = [still(n.g.renamed(n.g.full(dy), y.dims)) for dy, y in zip(dys, ys, strict=True)]
     if len(ys) == 1:
         found = deriv(ys[0].op, [t.op for t in whole], broadcast(errors[0].op, ys[0].op.axes))
     else:
         parts = [total(y.op * broadcast(d.op, y.op.axes), tuple(y.op.axes)) for y, d in zip(ys, errors, strict=True)]
         found = deriv(sum(parts[1:], parts[0]), [t.op for t in whole])
     return [n.g.ones(Tensor(broadcast(d, t.op.axes), t.dims)) for d, t in zip(found, whole, strict=True)]
+
+
+def still(t: Tensor) -> Tensor:
+    """A tensor as a value that depends on nothing."""
+    return Tensor(e.stop_gradient(t.op), t.dims)
 
 
 # ---- products -----------------------------------------------------------------------------------------------------------

@@ -156,8 +156,11 @@ class _Held(torch.nn.Module):  # type: ignore[misc]  # for mypy without torch
 
 def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor], table: dict[Any, Any]) -> Joint:
     """Returns a graph of Dynamo's, whose first output is a loss, with its gradients. The tensors are given by their place in its inputs."""
-    with torch.enable_grad():
-        graph, about = aot_export_module(_Held(gm, parameters, others), (), decompositions=table, trace_joint=True, output_loss_index=0)
+    mode = TracingContext.get().fake_mode  # tensors without elements: AOTAutograd traces twice, and would else compute the step once
+    assert mode is not None
+    fakes = [{k: mode.from_tensor(t, static_shapes=True) for k, t in given.items()} for given in (parameters, others)]
+    with torch.enable_grad(), mode:
+        graph, about = aot_export_module(_Held(gm, *fakes), (), decompositions=table, trace_joint=True, output_loss_index=0)
     backward = about.backward_signature
     assert backward is not None
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
@@ -217,16 +220,28 @@ def written(tensors: Iterable[torch.Tensor]) -> None:
         increment_version([t for t in tensors if not t.is_inference()])
 
 
+_takers = list[Any]()  # backends for which Dynamo takes recurrent layers into its graphs
+
+
 def take_recurrent_layers(ours: Any) -> None:
-    """Lets Dynamo take recurrent layers into the graphs of a backend, which it keeps out of all graphs unless `allow_rnn` is set."""
+    """Lets Dynamo take recurrent layers into the graphs of a backend, which it keeps out of all graphs unless `allow_rnn` is set.
+
+    ours: a function, or a method, which then is a backend of each object.
+    """
+    _takers.append(ours)
+    if len(_takers) > 1:
+        return
     convert = ConvertFrameAssert.__call__
+
+    def taker(found: Any) -> bool:
+        while found is not None and not any(getattr(found, "__func__", found) is t for t in _takers):
+            # wrapped for debugging, and for options
+            found = getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "compiler_fn", None)
+        return found is not None
 
     @wraps(convert)
     def call(self: Any, *args: Any, skip: int = 0, **named: Any) -> Any:
-        found = self._torchdynamo_orig_backend
-        while found is not ours and found is not None:  # wrapped for debugging, and for options
-            found = getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "compiler_fn", None)
-        if found is None or dynamo_config.allow_rnn:
+        if dynamo_config.allow_rnn or not taker(self._torchdynamo_orig_backend):
             return convert(self, *args, skip=skip + 1, **named)
         with dynamo_config.patch(allow_rnn=True):
             return convert(self, *args, skip=skip + 1, **named)

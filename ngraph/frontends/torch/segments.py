@@ -27,6 +27,9 @@ VIEWS = frozenset(
 )
 
 
+SEED = "ngraph.seed.default"
+
+
 class Left(NamedTuple):
     """A node that is left to torch, and why."""
 
@@ -116,7 +119,7 @@ class Segments:
                     return
             except UnsupportedError:
                 pass
-        if isinstance(val, SYMBOLIC) or is_check(node) or name == "ngraph.seed.default":
+        if isinstance(val, SYMBOLIC) or is_check(node) or name == SEED:
             self.kind[node] = "torch"
             return
         if node.target is operator.getitem and self.kind[node.args[0]] == "torch":
@@ -172,9 +175,8 @@ class Segments:
             if node not in slot_of and (node in wanted or node.op == "get_attr"):
                 slot_of[node] = len(slot_of)
         steps: list[Any] = []
-        top = max(level.values(), default=0)
         single = len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
-        for k in range(top + 1):
+        for k in range(min(level.values(), default=0), max(level.values(), default=0) + 1):
             here = [n for n in self.nodes if level.get(n) == k]
             ours = [n for n in here if self.kind[n] == "ours"]
             gives = [n for n in ours if n in wanted and isinstance(n.meta["val"], torch.Tensor)]
@@ -242,12 +244,15 @@ class Segments:
         return steps
 
     def _levels(self) -> dict[Node, int]:
-        """The segment of each node: even ones are ours, odd ones torch's; those with effects keep their order."""
+        """The segment of each node: even ones are ours, odd ones torch's; those with effects keep their order. Seeds are drawn first."""
         level: dict[Node, int] = {}
         last = 0
         for node in self.nodes:
             kind = self.kind.get(node)
             if kind not in ("ours", "torch"):
+                continue
+            if name_of(node) == SEED:
+                level[node] = -1
                 continue
             found = 0 if kind == "ours" or node not in self.left else 1
             for a in node.all_input_nodes:

@@ -10,8 +10,8 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import private, quantised
-from ngraph.frontends.torch.dynamo import refused
+from ngraph.frontends.torch import private, recurrent
+from ngraph.frontends.torch.dynamo import decompositions, refused
 from ngraph.frontends.torch.graph import Reading
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import begin, forget
@@ -24,6 +24,11 @@ from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import tensor_slice
 from ngraph.ops.reduce import sum as total
 from ngraph.ops.state import placeholder
+
+
+OTHERS = {  # what else is given for an optimizer, and what to do
+    "GradScaler": "bfloat16 needs no scaling: autocast in the model; float16 has it through torch.compile(model, backend='ngraph')",
+}
 
 
 class ParameterClass(NamedTuple):
@@ -187,6 +192,7 @@ class CompiledStep:
             raise
 
     def _step(self, gm: Any, given: Sequence[Any], about: Any) -> Callable[..., Any]:
+        gm = recurrent.lowered(gm)
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
             raise ArgumentError("the loss depends on no parameter of the optimizer", fix="give the optimizer model.parameters()")
@@ -197,7 +203,7 @@ class CompiledStep:
             )
         others = {k: t.detach() for k, t in enumerate(given) if k not in trained}
         placed = Placed(self.optimizer, list(trained.values()))
-        joint = private.joint(gm, trained, others, quantised.decompositions())
+        joint = private.joint(gm, trained, others, decompositions(self.given))
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
         updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
@@ -220,6 +226,9 @@ class CompiledStep:
             return loss
 
         return step
+
+
+private.take_recurrent_layers(CompiledStep._compile)
 
 
 def _of(model: Any, loss: Any) -> Callable[..., Any]:
@@ -269,11 +278,13 @@ def compile_step(
     model gives the loss itself, or an output that has it as `.loss`. optimizer: of torch.optim, one of SGD, Adam, AdamW, Adagrad,
     RMSprop, NAdam and Adafactor; its hyperparameters are read in every call, so that schedulers work as ever.
     clip_norm, clip_value: limits as of `clip_grad_norm_` and `clip_grad_value_`. options: as of the backend.
-    Parameters, buffers and the optimizer's state are torch's, and are written where they lie; `.grad` is neither read nor written.
+    Parameters, buffers and the optimizer's state are torch's, and are written where they lie; `.grad` is neither read nor written, so that
+    each call is an update of its own: gradients of several batches are not added up, and none are scaled (GradScaler).
     Raises UnsupportedError for an op that is not ours, hooks, or an optimizer without a rule; ArgumentError where nothing is trained.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentError(f"compile_step takes an optimizer of torch.optim, not {type(optimizer).__name__}", fix="torch.optim.SGD(…)")
+        kind = type(optimizer).__name__
+        raise ArgumentError(f"compile_step takes an optimizer of torch.optim, not {kind}", fix=OTHERS.get(kind, "torch.optim.SGD(…)"))
     for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
         if value is not None and not value > 0:
             raise ArgumentError(f"{name} is {value!r}", fix="give a number above 0, or leave it out")

@@ -247,3 +247,74 @@ def test_what_cannot_be_compiled_is_an_error():
     net[0].weight.register_hook(lambda g: g * 2)
     with pytest.raises(Exception, match="hooks"):
         ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters()))(*batches(1)[0])
+
+
+# ---- random masks, recurrent layers, layers used twice
+
+
+def test_masks_are_drawn_anew_and_manual_seed_repeats():
+    x, y = torch.randn(16, 8), torch.randn(16, 1)
+
+    def losses(seed):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1))
+        torch.manual_seed(seed)
+        step = ng.torch.compile_step(model, torch.nn.MSELoss(), torch.optim.SGD(model.parameters(), 0.0))
+        return [step(x, y).item() for _ in range(4)]
+
+    first = losses(1)
+    assert len(set(first)) == 4 and losses(1) == first and losses(2) != first
+    graphs = [f.graphs[0] for f in report().functions]
+    assert [g.segments for g in graphs] == [1] * 3 and not report().in_torch
+
+
+def test_the_backward_pass_has_the_mask_of_the_forward_pass():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 50, bias=False), torch.nn.Dropout(0.5))
+    before = model[0].weight.detach().clone()
+    ng.torch.compile_step(model, lambda y: y.sum(), torch.optim.SGD(model.parameters(), 1.0))(torch.ones(1, 3))
+    slopes = (before - model[0].weight.detach()).round()
+    assert sorted(slopes.unique().tolist()) == [0.0, 2.0] and torch.equal(slopes[:, 0], slopes[:, 2])
+
+
+class Last(torch.nn.Module):
+    """The last output of a recurrent layer, as a number."""
+
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.layer = getattr(torch.nn, kind)(4, 6, batch_first=True, **options)
+        self.out = torch.nn.Linear(12 if options.get("bidirectional") else 6, 1)
+
+    def forward(self, x):
+        return self.out(self.layer(x)[0][:, -1])
+
+
+class Twice(torch.nn.Module):
+    """A convolution and a recurrent layer, both used twice, the second time on what the first gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.layer = torch.nn.Conv1d(4, 4, 3, padding=1), torch.nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x):
+        x = self.conv(torch.tanh(self.conv(x.mT))).mT
+        return self.layer(self.layer(x)[0])[0][:, -1, :1]
+
+
+@pytest.mark.parametrize("make", [lambda: Last("LSTM", num_layers=2), lambda: Last("RNN", bidirectional=True), Twice])
+def test_recurrent_layers_and_layers_that_are_used_twice(make):
+    model = make()
+    twin = copy.deepcopy(model)
+    ours, theirs = [torch.optim.SGD(m.parameters(), 0.5, momentum=0.9) for m in (model, twin)]
+    step = ng.torch.compile_step(model, torch.nn.MSELoss(), ours)
+    for _ in range(3):
+        batch = torch.randn(3, 7, 4), torch.randn(3, 1)
+        assert step(*batch).item() == pytest.approx(eager(twin, torch.nn.MSELoss(), theirs, batch), rel=1e-4)
+    for p, r in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p, r, rtol=1e-4, atol=1e-5)
+    assert not report().in_torch
+
+
+def test_a_grad_scaler_is_no_optimizer():
+    with pytest.raises(ArgumentError, match="not GradScaler") as raised:
+        ng.torch.compile_step(perceptron(), torch.nn.CrossEntropyLoss(), torch.amp.GradScaler("cpu"))
+    assert "bfloat16 needs no scaling" in str(raised.value)
