@@ -25,7 +25,6 @@ from ngraph.ops.rearrange import tensor_slice
 from ngraph.ops.reduce import sum as total
 from ngraph.ops.state import placeholder
 
-
 OTHERS = {  # what else is given for an optimizer, and what to do
     "GradScaler": "bfloat16 needs no scaling: autocast in the model; float16 has it through torch.compile(model, backend='ngraph')",
 }
