@@ -76,7 +76,7 @@ class BridgedFunction:
     def build(self, like: Sequence[Any], function_type: Any = None) -> None:
         """Makes the function anew. like: tensors or types of its arguments."""
         start = time.perf_counter()
-        self.version, self.function, self.reason = settings.version, None, ""
+        version, self.function, self.reason = settings.version, None, ""
         for c in self.clusters:
             if c.failure:
                 self.former.append(c)
@@ -87,6 +87,7 @@ class BridgedFunction:
         except (NgraphError, tf.errors.OpError, ValueError, TypeError, KeyError, LookupError) as error:
             self.reason = error.message if isinstance(error, NgraphError) else f"{type(error).__name__}: {error}"
         self.seconds += time.perf_counter() - start
+        self.version = version  # last: threads that call meanwhile wait for what is made
 
     def _build(self, like: Sequence[Any], function_type: Any) -> None:
         flat = forwarded(flat_function(self.name))
