@@ -89,6 +89,36 @@ def test_a_tape_around_an_enabled_function(bridge, every_cluster):
     same(second, normal(4, 6), bridge=bridge, rtol=1e-4)
 
 
+def test_derivatives_of_slices(bridge, every_cluster):
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 5])])
+    def f(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(tf.exp(x[:, 1:-1:2, ::-1]) * 2.0) + tf.reduce_sum(tf.tanh(x[:, 3]) ** 2)
+        return y, tape.gradient(y, x)
+
+    same(f, normal(3, 6, 5), bridge=bridge)
+    wholly_ours(bridge)
+
+
+def test_a_loop_reads_variables_before_it(bridge, every_cluster):
+    w, b = tf.Variable(normal(4, 4)), tf.Variable(normal(4))
+
+    @tf.function
+    def f(x, n):
+        for _ in tf.range(n):
+            x = tf.tanh(x @ w + b)
+        w.assign(w * 0.5)
+        return x + b, w.read_value()
+
+    def anew(x, n):
+        w.assign(tf.eye(4))
+        return [f(x, n), f(x, n), tf.identity(w)]
+
+    same(anew, normal(3, 4), tf.constant(3), bridge=bridge)
+    assert "While" not in bridge.report().unsupported, str(bridge.report())
+
+
 def test_assignments_keep_their_order(bridge, every_cluster):
     v, n = tf.Variable(normal(4)), tf.Variable(0, dtype=tf.int64)
 

@@ -13,6 +13,7 @@ from ngraph.frontends.tensorflow.bridge import running
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((40, 12, 12, 1), np.float32), RNG.integers(0, 4, 40)
+TOKENS = RNG.integers(0, 20, (40, 7))
 
 
 def cnn():
@@ -71,6 +72,20 @@ def test_several_steps_in_a_loop(bridge):
         return model.fit(X[:32], Y[:32], batch_size=16, epochs=2, shuffle=False, verbose=0).history["loss"]
 
     found = run()
+    bridge.disable()
+    np.testing.assert_allclose(found, run(), 1e-4)
+
+
+def test_an_lstm_has_the_same_losses(bridge):
+    def run():
+        keras.utils.set_random_seed(1)
+        layers = keras.layers
+        model = keras.Sequential([layers.Input((7,), dtype="int32"), layers.Embedding(20, 6), layers.LSTM(5), layers.Dense(4)])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model.fit(TOKENS, Y, batch_size=16, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    found = run()
+    assert trained(bridge)["clusters"] and not bridge.report().fallbacks, str(bridge.report())
     bridge.disable()
     np.testing.assert_allclose(found, run(), 1e-4)
 

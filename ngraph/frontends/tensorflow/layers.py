@@ -18,6 +18,7 @@ from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.shapes import permuted
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.positional.windows import Windowing
+from ngraph.frontends.tensorflow.shapes import strided_slice
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.ops import elementwise as e
@@ -167,6 +168,12 @@ def conv_filter_gradient(n: Any, x: Value, sizes: Value, dy: Value) -> Tensor:
         found: Tensor = g.reshape(made, wanted)
         return found
     return _adjoint(g, lambda w: _convolution(n, t, w), wanted, d.op.dtype, d)
+
+
+@translates("StridedSliceGrad")
+def strided_slice_gradient(n: Any, shape: Value, begin: Value, end: Value, strides: Value, dy: Value) -> Tensor:
+    g, d = n.g, n.g.tensor(dy)
+    return _adjoint(g, lambda x: strided_slice(n, x, begin, end, strides), g.sizes(shape), d.op.dtype, d)
 
 
 # ---- pooling ------------------------------------------------------------------------------------------------------------

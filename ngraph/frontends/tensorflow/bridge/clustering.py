@@ -19,6 +19,7 @@ from ngraph.frontends.tensorflow.graph import node_of
 
 TRIVIAL = frozenset("Const Identity IdentityN StopGradient Snapshot Reshape Squeeze ExpandDims Shape ShapeN Size Rank NoOp".split())
 LEAST_NODES = 2  # nodes that compute something in a cluster: the bridge of 2019 had the same (NGRAPH_TF_MIN_NONTRIVIAL_NODES)
+LEAST_IN_LOOPS = 64  # the same in a loop's body: an LSTM's backward step of 37 nodes took 0.25 ms longer here, a train step of 150 less
 ASSUMED = 32  # a length that is open: the batch size that Keras takes by default
 
 # Microseconds on the machines that this was measured on (two cores, AVX-512): the call of a TensorFlow op, the call of a cluster, an

@@ -22,12 +22,13 @@ from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicF
 from ngraph.errors import NgraphError, UnsupportedError, nearest
 from ngraph.frontends.tensorflow import table
 from ngraph.frontends.tensorflow.bridge import kernel, pictures
-from ngraph.frontends.tensorflow.bridge.clustering import LEAST_NODES, Clustering, Unmerged, assign, deassign
+from ngraph.frontends.tensorflow.bridge.clustering import LEAST_IN_LOOPS, LEAST_NODES, Clustering, Unmerged, assign, deassign
 from ngraph.frontends.tensorflow.bridge.encapsulate import Encapsulated, encapsulate
 from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction, flat_function, imported, typed, value_of
+from ngraph.frontends.tensorflow.bridge.hoisting import hoisted
 from ngraph.frontends.tensorflow.bridge.marking import BRANCHES, Marks, counted, mark
 from ngraph.frontends.tensorflow.bridge.running import RunningCluster, compute, running
-from ngraph.frontends.tensorflow.bridge.variables import forwarded
+from ngraph.frontends.tensorflow.bridge.variables import forwarded, with_shapes
 from ngraph.transformers.base import transformer_choices
 
 SMALLEST = 4  # nodes of a function below which it is left alone
@@ -51,11 +52,12 @@ _inside = threading.local()
 class BridgedFunction:
     """A function with clusters in place of nodes of ours.
 
+    in_loop  whether it is the body of a loop
     function  that TensorFlow calls; None where it is left as it is, and `reason` says why
     """
 
-    def __init__(self, name: str):
-        self.name, self.reason, self.seconds = name, "", 0.0
+    def __init__(self, name: str, in_loop: bool = False):
+        self.name, self.in_loop, self.reason, self.seconds = name, in_loop, "", 0.0
         self.function: Any = None
         self.nodes = self.marked = self.clustered = 0
         self.clusters: list[RunningCluster] = []
@@ -90,7 +92,7 @@ class BridgedFunction:
         self.version = version  # last: threads that call meanwhile wait for what is made
 
     def _build(self, like: Sequence[Any], function_type: Any) -> None:
-        flat = forwarded(flat_function(self.name))
+        flat = with_shapes(forwarded(hoisted(flat_function(self.name))))
         self.nodes = len(flat.graph.node)
         if self.nodes < SMALLEST:
             self.reason = f"it has {self.nodes} nodes"
@@ -98,7 +100,7 @@ class BridgedFunction:
         graph = imported(flat, like)
         function = typed(flat, graph)
         pictures.dump("unmarked", function)
-        marks, clustering = phases(function, self.failed)
+        marks, clustering = phases(function, self.failed, LEAST_IN_LOOPS if self.in_loop else LEAST_NODES)
         self.marked = len(marks.ours)
         self.clustered = sum(len(c.nodes) for c in clustering.clusters)
         self.left, self.edges, self.dropped = counted(marks.reasons, function), clustering.edges, clustering.dropped
@@ -130,7 +132,7 @@ class BridgedFunction:
             for key, a in node.proto.attr.items():
                 if a.WhichOneof("value") != "func":
                     continue
-                inner = next((i for i in before if i.name == a.func.name), None) or BridgedFunction(a.func.name)
+                inner = next((i for i in before if i.name == a.func.name), None) or BridgedFunction(a.func.name, "While" in node.op)
                 inner.build(like)
                 self.inner.append(inner)
                 if inner.function is not None:
@@ -174,11 +176,11 @@ def _forget(numbers: Sequence[int]) -> None:
         running.pop(number, None)
 
 
-def phases(function: TypedFunction, failed: Mapping[str, str] | None = None) -> tuple[Marks, Clustering]:
+def phases(function: TypedFunction, failed: Mapping[str, str] | None = None, least: int = LEAST_NODES) -> tuple[Marks, Clustering]:
     """Returns a function's marks and clusters, with the settings and environment as they are."""
     disabled = settings.disabled | {op for op in os.environ.get("NGRAPH_TF_DISABLED_OPS", "").split(",") if op}
     keep_all = bool(os.environ.get("NGRAPH_TF_DISABLE_DEASSIGN_CLUSTERS"))
-    least = int(os.environ.get("NGRAPH_TF_MIN_NONTRIVIAL_NODES", LEAST_NODES))
+    least = int(os.environ.get("NGRAPH_TF_MIN_NONTRIVIAL_NODES", least))
     marks = mark(function, disabled, failed)
     pictures.dump("marked", function, marks)
     dropped: list[tuple[str, list[str]]] = []

@@ -26,6 +26,7 @@ VARIANT = NUMBERS["DT_VARIANT"]  # lists of tensors, within clusters only
 BRANCHES = frozenset(
     {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
 )  # ops whose state is that of their functions
+LISTS = ("TensorList", "EmptyTensorList", "Identity")  # how ops begin that take lists of tensors, beside those
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
 MOST_KNOWN = 64  # elements of a known value that is no constant: shapes have at most 8 lengths, axes of two of them 16
@@ -110,7 +111,10 @@ def _reason(function: TypedFunction, node: TypedNode, disabled: Container[str], 
             return inner
     elif stateful(node.op) and not node.op.startswith("TensorList"):
         return "it has state"
-    for number in (*node.dtypes, *(function.dtype(v) for v in node.takes)):
+    numbers = {*node.dtypes, *(function.dtype(v) for v in node.takes)}
+    if VARIANT in numbers and not (node.op in BRANCHES or node.op.startswith(LISTS)):
+        return "no translation for lists of tensors"
+    for number in numbers:
         if number not in DTYPES and number != VARIANT:
             return f"it has values of {type_name(number)}" if number != NUMBERS["DT_RESOURCE"] else "it has state"
     return ""

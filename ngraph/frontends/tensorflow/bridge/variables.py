@@ -17,7 +17,7 @@ from ngraph.frontends.tensorflow.bridge.marking import DTYPES
 from ngraph.frontends.tensorflow.graph import node_of
 from ngraph.parts.walk import post_order
 
-READ = "ReadVariableOp"
+READ, SHAPE = "ReadVariableOp", "VariableShape"
 STEPS = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
 WRITES = frozenset({"AssignVariableOp", *STEPS})
 
@@ -38,7 +38,7 @@ def forwarded(flat: FlatFunction) -> FlatFunction:
                 continue
             if k == 0 and node.op in WRITES | {READ}:
                 accesses.setdefault(value_of(given), []).append(name)
-            else:
+            elif node.op != SHAPE:
                 unclear.add(value_of(given))
     unclear |= set(flat.gives)
     graph = GraphDef()
@@ -62,6 +62,24 @@ def forwarded(flat: FlatFunction) -> FlatFunction:
     kept.node.extend(n for n in graph.node if n.name not in gone)
     gives = [_source(v, alias) for v in flat.gives]
     return flat._replace(graph=kept, gives=gives, effects=[n for n in flat.effects if n not in gone])
+
+
+def with_shapes(flat: FlatFunction) -> FlatFunction:
+    """Returns a function that asks values of variables for their shapes, which clusters can, and not handles."""
+    dtypes = {value_of(n.input[0]): n.attr["dtype"].type for n in flat.graph.node if n.op in WRITES | {READ}}
+    if not any(n.op == SHAPE and value_of(n.input[0]) in dtypes for n in flat.graph.node):
+        return flat
+    graph = GraphDef()
+    graph.CopyFrom(flat.graph)
+    for node in list(graph.node):
+        handle = value_of(node.input[0]) if node.op == SHAPE else ""
+        if handle in dtypes:
+            read = graph.node.add(name=f"{node.name}/read", op=READ)
+            read.input.append(handle)
+            node.op = "Shape"
+            node.input[0] = f"{read.name}:0"
+            read.attr["dtype"].type = node.attr["T"].type = dtypes[handle]
+    return flat._replace(graph=graph)
 
 
 def _before(node: Any) -> list[str]:
