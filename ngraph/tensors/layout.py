@@ -63,9 +63,17 @@ def _mark_prepacked(graph: GraphEditor) -> None:
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
             n.once = (
                 cost[n] > MAX_RECOMPUTED_COST
+                or (cost[n] >= 2 and cost[n] * _rereads(graph, n) > MAX_RECOMPUTED_COST)
                 or (cost[n] >= 2 and n.size <= NEGLIGIBLE_SIZE)
                 or (n in bytewise and n.bytes <= MAX_WIDENED_BYTES)
             )
+
+
+def _rereads(graph: GraphEditor, n: Draft) -> float:
+    """Returns the number of times that readers ask for each element: a mask of attention once for each head."""
+    length = graph.guesses()
+    each = [math.prod([length[a] for a in u.space]) for u in n.users]
+    return max(each, default=1) / max(math.prod([length[a] for a in n.axes]), 1)
 
 
 def _lengths(n: Draft) -> set[AxisId]:
@@ -101,7 +109,7 @@ def _recompute(graph: GraphEditor, machine: Cpu) -> None:
             kept.add(n)
     price: dict[Draft, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
     for n in graph.nodes:
-        if n in kept or n in products or n.bytes < machine.usable_l2 or n.once:
+        if n in kept or n in products or n.bytes < machine.usable_l2 or n.once or _rereads(graph, n) >= 2:
             continue
         cost, large = float(n.weight), set[Any]()
         for r in n.reads:
@@ -223,12 +231,12 @@ def _propagate_orders(
     preferences: dict[Draft, Preferences],
     prefer: Callable[[object, AxisId | None, float], None],
 ) -> None:
-    """Gives values without a preference the order of their readers, else that of their operands."""
+    """Gives values without a preference, or with much larger readers, the order of their readers, else that of their operands."""
     free = {family[n] for n in graph.nodes}.difference(preferences)
     for n in reversed(graph.nodes):
         last = _wish(n, preferences.get(family[n]))
         for r in n.reads if last is not None else ():
-            if isinstance(r.source, Draft) and family[r.source] in free:
+            if isinstance(r.source, Draft) and (family[r.source] in free or n.size >= 2 * r.source.size):
                 prefer(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
     for n in graph.nodes:
         for r in n.reads if family[n] not in preferences else ():

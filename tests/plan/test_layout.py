@@ -8,6 +8,7 @@ from machines import usable
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.op_graph import expr
 from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, Local, OpaqueOp, arrays, interpret, parse, plan, text, verify
@@ -408,3 +409,20 @@ def test_a_factor_is_put_in_the_order_of_the_other_where_that_is_larger():
     made = planned([ng.axes_with_order(ng.contract(x, y, over=[n]), [y.axes[1], m])], x, y, rtol=1e-4, atol=1e-4)
     (copy,) = copies_of(made)
     assert copy.axes == ("O", "P")
+
+
+def test_a_mask_that_heads_share_is_stored_once_along_the_vectors_of_its_readers():
+    h, q, k, c = (ng.make_axis(n, name=a) for n, a in ((8, "H"), (512, "Q"), (512, "K"), (32, "C")))
+    x, y, m = ng.placeholder([h, q, c]), ng.placeholder([h, k, c]), ng.placeholder([q, k])
+    mask = ng.where(ng.equal(ng.where(m > 0.5, m, 0.0), 0.0), -1e30, 0.0)
+    scores = ng.softmax(ng.contract(x, y, over=[c]) + mask, normalization_axes=[k])
+    with ngt.allocate_transformer("cpu") as t:
+        f = t.computation(ng.contract(scores, y, over=[k]), x, y, m)
+        draw = np.random.default_rng(0)
+        a, b, given = draw.random((8, 512, 32), "f"), draw.random((8, 512, 32), "f"), draw.random((512, 512), "f")
+        s = np.einsum("hqc,hkc->hqk", a, b).astype("d") + np.where(given > 0.5, 0.0, -1e30)
+        e = np.exp(s - s.max(2, keepdims=True))
+        wanted = np.einsum("hqk,hkc->hqc", e / e.sum(2, keepdims=True), b)
+        np.testing.assert_allclose(np.asarray(f(a, b, given)).reshape(-1), wanted.reshape(-1), rtol=2e-4, atol=1e-5)
+        plan, schedule = f.plan, f.schedule
+    assert plan.count("= where(") == 2 and "lanes indexed" not in schedule
