@@ -66,6 +66,7 @@ def in_place(plan: Plan) -> Plan:
 
     Elements that do not change are not copied. What replaces an input that is read later is copied there when all other steps are done.
     """
+    plan.steps = _readers_first(plan)
     read = lifetimes(step.sources for step in plan.steps)
     writer = {b: k for k, step in enumerate(plan.steps) for b in step.targets}
     counted = set(loads(*plan.axes.values()))  # lengths are read from these until the end
@@ -95,6 +96,18 @@ def in_place(plan: Plan) -> Plan:
             steps.append(copy)
     plan.steps = tuple(steps)
     return plan
+
+
+def _readers_first(plan: Plan) -> tuple[PlanStep, ...]:
+    """Returns the steps with those that make new state behind the last reader of the old, where none between them needs their results."""
+    steps = list(plan.steps)
+    for _, before, after in plan.state:
+        k = next((k for k, s in enumerate(steps) if before is not after and after in s.targets), len(steps))
+        last = max([j for j in range(k + 1, len(steps)) if before in steps[j].sources], default=k)
+        made = {*steps[k].targets} if last > k else set()
+        if last > k and not any(made.intersection(s.sources) for s in steps[k + 1 : last + 1]):
+            steps[k : last + 1] = [*steps[k + 1 : last + 1], steps[k]]
+    return tuple(steps)
 
 
 def _length_in(plan: Plan) -> Callable[[AxisId], int | None]:

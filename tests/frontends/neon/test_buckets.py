@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.errors import NgraphError
 from ngraph.frontends.neon import (
     LSTM,
@@ -17,12 +18,14 @@ from ngraph.frontends.neon import (
     IterableSource,
     LookupTable,
     Prefetch,
+    Rectlin,
     Sequential,
     Trainer,
     TransformerBlock,
     UniformInit,
 )
 from ngraph.frontends.neon.data.iterators import Full
+from ngraph.transformers.executable.layout import root
 
 WORDS = 13
 
@@ -200,3 +203,28 @@ def test_predictions_of_whole_texts_are_one_array_in_the_datas_order():
     assert got.shape == (19, 3)
     for k in (0, 7, 18):
         np.testing.assert_allclose(got[k], t.predict({"text": held["text"][k][None]})[0], rtol=1e-4, atol=1e-6)
+
+
+# ---- short batches
+
+
+@pytest.mark.parametrize(("optimizer", "copied"), [(Adam(1e-3), 2), (GradientDescentMomentum(0.01, 0.9), 0)], ids=["adam", "momentum"])
+def test_steps_of_short_batches_keep_weights_where_they_are_and_run_no_python(optimizer, copied):
+    """New weights are made behind the last reader of the old ones. Adam's first update also makes scalars for the others, so that its
+    results are copied to where the old values were."""
+    n, f = ng.make_axis(name="N"), ng.make_axis(784, name="F")
+    x, t = ng.placeholder([n, f]), ng.placeholder([n], dtype="int32")
+    body = [Affine(GlorotInit(), nout=256, activation=Rectlin()), Affine(GlorotInit(), axes=[ng.make_axis(7, name="Y")])]
+    cost = CrossEntropyMulti(logits=True)(Sequential(body)(x), t)
+    with ngt.allocate_transformer("cpu") as transformer:
+        step = transformer.computation([ng.mean(cost, out_axes=()), optimizer(cost)], x, t)
+        draw, losses = np.random.default_rng(0), []
+        for k in range(40):
+            rows = (64, 3, 24, 1)[k % 4]
+            labels = draw.integers(0, 7, rows).astype("i4")
+            given = draw.standard_normal((rows, 784)).astype("f") * 0.1
+            given[np.arange(rows), labels] += 3.0
+            losses.append(float(step(given, labels)[0]))
+        states = next(iter(step.native.bound.values())).plan.state
+        assert sum(root(after) is not before for _, before, after in states) <= copied
+        assert step._fast.call.calls > 30 and np.mean(losses[-8:]) < 0.9 * np.mean(losses[:8])
