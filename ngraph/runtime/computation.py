@@ -406,6 +406,8 @@ class Computation(Alone, partial[Any]):
             arguments = tuple(from_feeds(feed_dict, self.parameters, self.name))
         elif len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
+        if self._fast is not None and self._fast.short and not self._checks and self._fast.grow():
+            return self._fast.function(*arguments) if out is None else self._fast.function(*arguments, out=out)
         if self._checks and config.nans == "raise":
             return nans.checked(self, arguments, self._entry if out is None else partial(self._into, out))
         if out is not None:
@@ -413,8 +415,6 @@ class Computation(Alone, partial[Any]):
         results = self._entry(*arguments)
         if self._fast is not None:
             self._fast.call.learn(map(type, arguments))
-            if self._fast.short:
-                self._fast.grow()
             if self._fast.stale(self.state):
                 self._watch()
         return results

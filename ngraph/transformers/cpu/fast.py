@@ -23,14 +23,14 @@ from ngraph.runtime.host.entry import PLAIN, ArrayForms, ComputingFrame, Lengths
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu
 from ngraph.transformers.executable.code import KernelStep
-from ngraph.transformers.executable.frame import LET_GO, RELEASE, ActivationRecord, BytecodeRunner, InstantiatedPlan
+from ngraph.transformers.executable.frame import LET_GO, RELEASE, ActivationRecord, BytecodeRunner, InstantiatedPlan, roomy
 from ngraph.transformers.executable.layout import root
 from ngraph.transformers.executable.table import ABSOLUTE, SHARE, Address, Table
 
 ALONE = 5e-3  # seconds for which a call may block other Python threads: the interpreter's switch interval
 QUIET = FRAME["quiet"]
 MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is allocated with huge pages
-MAX_COPIED_BYTES = 1 << 18  # bytes of new state that are copied in each call, in less time than Python takes to exchange arrays
+MAX_COPIED_BYTES = 1 << 20  # bytes of new state that are copied in each call, in less time than Python takes to exchange arrays
 FIRST_ROOM = 3  # in `Fast.rooms`: behind the bytes of the arena, 1 and 2
 
 
@@ -116,19 +116,21 @@ class Fast:
         """Whether the last lengths that came need more memory, or may not come this way."""
         return self.call.short
 
-    def grow(self) -> None:
-        """Gets the memory that the last lengths need, if nobody is at work in it."""
-        if not self.call.begin():
-            return
+    def grow(self) -> bool:
+        """Gets the memory that the last lengths need; false where it has that, and something else did not fit, or a call is at work."""
+        if not self.open or not self.call.begin():
+            return False
         try:
+            before = self.rooms.copy()
             self.frame.grow()
             for k, r in enumerate([*self.frame.runners, self.forms], FIRST_ROOM):
                 r.table.measure()
                 if r.table.scratch > r.room:
-                    r.table.scratch += r.table.scratch // 4
+                    r.table.scratch = roomy(r.table.scratch)
                     r.start()
                 self.rooms[k] = r.room
             self.rooms[0] = self.frame.room
+            return bool((self.rooms > before).any())
         finally:
             self.call.set(busy=0)
 

@@ -35,6 +35,7 @@ from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE,
 
 HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
+LARGE_ARENA = 1 << 27  # bytes from which on an arena is made a quarter larger than needed, and not twice as large
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
 TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE = (FRAME[f] for f in ("table", "pc", "scratch", "stride", "threads", "release"))
 
@@ -66,6 +67,11 @@ def available(size: int) -> None:
     have = free.get("MemAvailable", size) + free.get("SwapFree", 0)
     if size > have:
         raise OutOfMemoryError(f"{size:,} bytes are needed, and the machine has {have:,}", fix="take a smaller batch")
+
+
+def roomy(size: int) -> int:
+    """Returns bytes for an arena that needs so many now and may need more later: pages that nobody writes to take no memory."""
+    return 2 * size if size < LARGE_ARENA else size + size // 4
 
 
 class SharedPlan:
@@ -614,6 +620,8 @@ class ActivationRecord:
         """`steps`: other than those of a call. `still`: state keeps its memory; what is made elsewhere is copied there at the end."""
         self.bound, self.plan, self.still = bound, bound.plan, still
         self.room = max(bound.value(bound.layout.total), 1)  # bytes
+        if bound.layout.symbols:
+            self.room = roomy(self.room)
         self.arena = bound.code.device.alloc(self.room)
         self.arrays = Arrays(bound.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
@@ -670,7 +678,7 @@ class ActivationRecord:
         needed = int(self.walk.table.array[self.walk.table.total])
         if needed <= self.room:
             return
-        self.room = needed + needed // 4
+        self.room = roomy(needed)
         self.arena = self.bound.code.device.alloc(self.room)
         for runner in self.runners:
             runner.move(ARENA, self.arena.address)
