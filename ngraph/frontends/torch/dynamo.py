@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, private, quantised, recurrent, table
+from ngraph.frontends.torch import caching, drawing, indexing, private, quantised, recurrent, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -57,9 +57,18 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     return function
 
 
+def warn_of_version() -> None:
+    """Warns where torch is of another version than the tests run with."""
+    if not private.same_version():
+        text = f"torch is {torch.__version__}; this backend is tested with {private.TESTED}\n  fix: pip install 'torch=={private.TESTED}.*'"
+        warnings.warn(text, NgraphWarning, stacklevel=2)
+
+
+warn_of_version()
 private.take_recurrent_layers(backend)
 private.draw_again(torch.ops.ngraph.draw)
 private.keep_ours()
+private.keep_apart(torch.ops.aten.nonzero)
 
 
 def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> GraphCode:
@@ -82,7 +91,7 @@ def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> GraphC
 
 def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
     """Returns how ops are taken apart before they are translated, random ones as the options say."""
-    return {**quantised.decompositions(), **(drawing.rules() if given["random"] == "ngraph" else {})}
+    return {**quantised.decompositions(), **indexing.rules(), **(drawing.rules() if given["random"] == "ngraph" else {})}
 
 
 def refused(left: list[Left]) -> UnsupportedError:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
@@ -27,7 +27,7 @@ from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, quantised, table
 from ngraph.frontends.torch import translate as translate  # its modules register
-from ngraph.frontends.torch.graph import SYMBOLIC, is_check, line_of, name_of, unfit
+from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, name_of, unfit
 
 MAX_TEXT = 1 << 28  # bytes of the JSON of one program: a graph of a million nodes is smaller
 ARITHMETIC = frozenset(
@@ -127,19 +127,22 @@ class ExportedFile:
 
     def unsupported(self) -> list[str]:
         """Returns every node that has no translation, with the reason and the nearest that has one."""
-        known, found = [op.removeprefix("aten.") for op in table.TABLE], dict[str, int]()
-        for node in self.nodes:
+        known, found = [op.removeprefix("aten.") for op in table.TABLE], dict[str, None]()
+        todo = list(reversed(self.nodes))
+        while todo:
+            node = todo.pop()
             if node.op in ("placeholder", "output") or skipped(node):
                 continue
             name, reason = name_of(node), unfit(node.meta.get("val"))
             if node.op == "get_attr":
-                reason = "it calls a graph of its own"
-            elif not reason and name != "getitem" and not table.translated(name):
+                body = fetch(node.graph.owning_module, str(node.target))
+                todo += reversed(body.graph.nodes) if isinstance(body, GraphModule) else []
+                continue
+            if not reason and name != "getitem" and not table.translated(name):
                 near = nearest(name.removeprefix("aten."), known)
                 reason = f"no translation{f'; the nearest is aten.{near}' if near else ''}"
             if reason:
-                text = f"{name} ({node.name}): {reason}{f'   at {line}' if (line := line_of(node)) else ''}"
-                found[text] = found.get(text, 0) + 1
+                found[f"{name} ({node.name}): {reason}{f'   at {line}' if (line := line_of(node)) else ''}"] = None
         return list(found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ngraph.errors import GraphError, NgraphError, UnsupportedError
 from ngraph.frontends.positional.elementwise import each
@@ -31,19 +31,35 @@ CHECKS = frozenset(
     for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size _assert_async"
     " _linalg_check_errors".split()
 )
+TAKE_NUMBERS = frozenset(f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum".split())
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def name_of(node: Node) -> str:
-    """Returns what a node calls, `aten.add.Tensor`."""
+    """Returns what a node calls, `aten.add.Tensor`, `higher_order.cond`."""
     target = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
     return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+def fetch(gm: GraphModule, path: str) -> Any:
+    """Returns what a module holds under a dotted name."""
+    found: Any = gm
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def is_check(node: Node) -> bool:
     """Whether a node only checks lengths or results, and raises an error: torch runs it, and computes nothing."""
-    name = str(node.args[1]) if name_of(node) == "with_effects" else name_of(node)
+    name = str(node.args[1]) if name_of(node) == "higher_order.with_effects" else name_of(node)
     return name.rpartition(".")[0] in CHECKS
+
+
+def is_item(node: Node) -> bool:
+    """Whether a node takes the number out of a tensor, as `item()` does."""
+    return name_of(node) == "aten._local_scalar_dense.default"
 
 
 @cache
@@ -152,6 +168,7 @@ class NodeReading:
     def __init__(self, g: SymbolicTrace):
         self.g = g
         self.values: dict[Node, Value] = {}
+        self.scalars = False  # whether the node that is read takes a tensor for a number
 
     def of(self, a: Any) -> Any:
         """Returns an argument of a node as its translator gets it."""
@@ -161,8 +178,12 @@ class NodeReading:
             val = a.meta.get("val")
             if isinstance(val, torch.SymInt):
                 return self.g.length(val)
+            if isinstance(val, torch.SymFloat) and is_item(a) and self.scalars:
+                return self.of(a.args[0])
             if isinstance(val, SYMBOLIC):
                 raise UnsupportedError(f"a {type(val).__name__} is an argument")
+            if a.op == "get_attr":
+                return self.held(a)
             raise GraphError(f"{a.name} has no value where it is used")
         if isinstance(a, torch.SymInt):
             return self.g.length(a)
@@ -171,6 +192,14 @@ class NodeReading:
         if isinstance(a, dict):
             return {k: self.of(v) for k, v in a.items()}
         return a
+
+    def held(self, node: Node) -> Any:
+        """Returns what a `get_attr` is: a graph for a body, or a tensor as a constant."""
+        found = fetch(node.graph.owning_module, str(node.target))
+        if not isinstance(found, torch.Tensor):
+            return found
+        with private.no_fakes():
+            return self.g.tensor(ConstantArray(np.array(kinds.array_of(found))))
 
     def read(self, node: Node) -> None:
         """Translates a node. Raises UnsupportedError for what is not ours."""
@@ -187,6 +216,7 @@ class NodeReading:
                 raise UnsupportedError("no translation")
             function = plain(record)
         file, number = place_of(node.meta.get("stack_trace"))
+        self.scalars = name.rpartition(".")[0] in TAKE_NUMBERS
         try:
             args, named = self.of(node.args), self.of(node.kwargs)
             with made_for(SourceLocation((file or f"{name} {node.name!r}", number), "")):
@@ -197,6 +227,35 @@ class NodeReading:
         except NgraphError as error:
             where = (f"at {line_of(node)}", *error.details)
             raise type(error)(f"{name} ({node.name}): {error.message}", details=where, fix=error.fix) from error
+
+    def read_inside(self, node: Node) -> None:
+        """Translates a node of a body. Raises UnsupportedError, which names it, for what is not ours."""
+        try:
+            if reason := unfit(node.meta.get("val")):
+                raise UnsupportedError(f"its result has {reason}")
+            self.g.count()
+            self.read(node)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{name_of(node)} in its body: {error.message}", fix=error.fix) from error
+
+
+def graph_values(g: SymbolicTrace, body: GraphModule, operands: Sequence[Value]) -> list[Value]:
+    """Reads the graph of a branch or of one turn of a loop for these operands. Raises UnsupportedError for what is not ours in it."""
+    reading = NodeReading(g)
+    g.scopes.append(reading.values)  # stages put other values in place of these
+    try:
+        given = iter(operands)
+        for node in body.graph.nodes:
+            if node.op == "placeholder":
+                reading.values[node] = next(given)
+            elif is_item(node) and {name_of(user) for user in node.users} == {"aten.select.int"}:
+                reading.values[node] = reading.of(node.args[0])
+            elif node.op == "call_function" and not is_check(node) and not isinstance(node.meta.get("val"), SYMBOLIC):
+                reading.read_inside(node)
+        output = body.graph.output_node().args[0]
+        return [reading.of(a) for a in (output if isinstance(output, (tuple, list)) else [output])]
+    finally:
+        g.scopes.pop()
 
 
 class Reading(NodeReading):
@@ -209,11 +268,11 @@ class Reading(NodeReading):
 
     g: TorchTrace
 
-    def __init__(self, constants: dict[str, Any], still: Collection[Node] = ()):
+    def __init__(self, still: Collection[Node] = ()):
         super().__init__(TorchTrace())
         self.holes: dict[Node, tuple[Op, tuple[int, ...]]] = {}
         self.states: dict[Node, Op] = {}
-        self.constants, self.still = constants, still
+        self.still = still
 
     # ---- inputs
     def hole(self, node: Node) -> None:
@@ -240,9 +299,7 @@ class Reading(NodeReading):
 
     def constant(self, node: Node) -> None:
         """Takes a tensor that the graph holds."""
-        with private.no_fakes():
-            array = np.array(kinds.array_of(self.constants[str(node.target)]))
-        self.values[node] = self.g.tensor(ConstantArray(array))
+        self.values[node] = self.held(node)
 
     # ---- results
     def op(self, node: Node, order: Sequence[int], gone: Sequence[int] = ()) -> Op:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import alone, each
-from ngraph.frontends.positional.shapes import sliced
+from ngraph.frontends.positional.shapes import joined, sliced
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
@@ -169,3 +171,54 @@ def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values:
     made = scatter_op.build(old.op, *places(n, t, at, found), u.op, axes=axes, combine="add" if accumulate else "set", mode="clip")
     done = n.g.made(made, t.dims)
     return alone(n.g, lambda x: e.not_equal(x, 0), done) if as_bytes else done
+
+
+# ---- what is found by its value -----------------------------------------------------------------------------------------
+
+
+@translates("aten.nonzero")
+def nonzero(n: TorchNode, a: Tensor) -> Tensor:
+    if not a.rank:
+        raise n.lack("a tensor without dims")
+    found, axis = indexing.positions(n.g, a)
+    return joined(n.g, [Tensor(e.cast(f, dtypes.int64), [axis, None]) for f in found], 1)
+
+
+def whole_indices(indices: Sequence[Any]) -> list[Any] | None:
+    """Indices with the positions of each mask in its place; None where there is no mask."""
+    found, masks = list[Any](), False
+    for i in indices:
+        if i is not None and i.dtype in (torch.bool, torch.uint8) and i.dim():
+            places = torch.ops.aten.nonzero.default(i)
+            found += [places.select(1, k) for k in range(i.dim())]
+            masks = True
+        else:
+            found.append(i)
+    return found if masks else None
+
+
+def index_of_masks(x: torch.Tensor, indices: Sequence[Any]) -> Any:
+    found = whole_indices(indices)
+    return NotImplemented if found is None else torch.ops.aten.index.Tensor(x, found)
+
+
+def index_put_of_masks(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, accumulate: bool = False) -> Any:
+    if values.dim() == 0 and not accumulate:
+        return NotImplemented  # a choice between two values
+    found = whole_indices(indices)
+    return NotImplemented if found is None else torch.ops.aten.index_put.default(x, found, values, accumulate)
+
+
+def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    x, mask = torch.broadcast_tensors(x, mask)
+    return index_of_masks(x.reshape(-1), [mask.reshape(-1)])
+
+
+def rules() -> dict[Any, Any]:
+    """Returns how ops whose masks decide a length are taken apart, by overload."""
+    aten = torch.ops.aten
+    return {
+        aten.index.Tensor: index_of_masks,
+        aten.index_put.default: index_put_of_masks,
+        aten.masked_select.default: masked_select,
+    }

@@ -114,6 +114,10 @@ class TorchTrace(SymbolicTrace):
     def ask(self, about: Hashable, question: Callable[[StageRun], Hashable], shapes: bool = False) -> Hashable:
         raise UnsupportedError("what is computed depends on values", fix="compute it outside of the compiled function")
 
+    def few(self, t: Any, most: int = 64) -> bool:
+        """Never: another call has other values, and is not compiled anew for them."""
+        return False
+
     def hint(self, e: ExprLike) -> int:
         n = self.symint(e)
         return n if isinstance(n, int) else private.hint_of(n)
@@ -121,10 +125,16 @@ class TorchTrace(SymbolicTrace):
     def truth(self, kind: str, a: ExprLike, b: ExprLike) -> bool:
         if a == b:
             return kind != "lt"
-        return bool(ASK[kind](self.symint(a), self.symint(b)))
+        found = private.answer(ASK[kind](self.symint(a), self.symint(b)), kind == "eq")
+        if found is None:
+            raise UnsupportedError("what is computed depends on a length that is known only when it has run")
+        return found
 
     def number(self, e: ExprLike) -> int:
-        return int(self.symint(e))
+        n = self.symint(e)
+        if private.unbacked(n):
+            raise UnsupportedError("a length that is known only when it has run stands where a number is needed")
+        return int(n)
 
     def numbers(self, es: Iterable[ExprLike]) -> list[int]:
         return [self.number(e) for e in es]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ngraph.frontends.positional import shapes
 from ngraph.frontends.positional.elementwise import alone
+from ngraph.frontends.positional.indexing import gathered
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
@@ -107,6 +108,9 @@ def first_of(n: TorchNode, a: Tensor, dim: int, start: Any) -> ExprLike:
 
 @translates("aten.select.int")
 def select(n: TorchNode, a: Tensor, dim: int, index: Any) -> Tensor:
+    if isinstance(index, Tensor):  # a number that is computed, in the body of a loop
+        found = gathered(n.g, a, Tensor(index.op, [None]), dim % a.rank, "the tensor")
+        return shapes.at(n.g, found, dim % a.rank, 0)
     size = a.shape[dim % a.rank]
     if n.g.truth("lt", index, 0):
         index = index + size
@@ -118,7 +122,7 @@ def narrow(n: TorchNode, a: Tensor, dim: int, start: Any, length: Any) -> Tensor
     return shapes.sliced(n.g, a, dim % a.rank, start, 1, length)
 
 
-@translates("aten.split_with_sizes", "aten.split_with_sizes_copy")
+@translates("aten.split_with_sizes")
 def split_with_sizes(n: TorchNode, a: Tensor, sizes: Sequence[Any], dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(shapes.split(n.g, a, dim % a.rank, sizes))
 

@@ -21,7 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
 from torch._functorch import config as functorch_config
-from torch._functorch import partitioners
+from torch._functorch import compile_utils, partitioners
 from torch._functorch._aot_autograd import graph_compile
 from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache, FXGraphCacheMiss
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
@@ -31,7 +31,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd.graph import increment_version
-from torch.fx.experimental.symbolic_shapes import optimization_hint
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false, optimization_hint, statically_known_true
 from torch.utils._pytree import (
     SERIALIZED_TYPE_TO_PYTHON_TYPE,
     GetAttrKey,
@@ -58,16 +58,28 @@ WHOLE = (
     "aten.polar",
 )
 
+# copies of views, which PyTorch's rules take apart into views: the bodies of loops may give no views of what they take
+COPIES = tuple(
+    f"aten.{view}_copy"
+    for view in "alias as_strided detach diagonal expand narrow permute select slice split split_with_sizes squeeze t transpose unbind"
+    " unfold unsqueeze view".split()
+)
+
 
 def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[..., Any]]:
     """Returns how ops are taken apart before they are translated: by PyTorch's core table, less what stays whole.
 
     translated: whether an overload has a translator. What has none is taken apart by PyTorch's other rules, too, but random ops.
     """
+
+    def whole(op: Any) -> bool:
+        name = str(op).rpartition(".")[0]
+        return name in WHOLE or (name in COPIES and translated(str(op)))
+
     table = core_aten_decompositions()
-    found = {op: rule for op, rule in table.items() if str(op).rpartition(".")[0] not in WHOLE}
+    found = {op: rule for op, rule in table.items() if not whole(op)}
     for op, rule in global_decomposition_table["post_autograd"].items():
-        if op in table or str(op).rpartition(".")[0] in WHOLE:
+        if op in table or whole(op):
             continue
         if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable:
             if torch.Tag.nondeterministic_seeded not in op.tags and not translated(str(op)):
@@ -332,6 +344,12 @@ def draw_again(op: Any) -> None:
     partitioners.get_default_op_list = get_default_op_list
 
 
+def keep_apart(op: Any) -> None:
+    """Keeps calls of an op with the same arguments apart: PyTorch merges them, and leaves the length that the second decides unknown."""
+    if op not in compile_utils.rand_ops:
+        compile_utils.rand_ops.append(op)
+
+
 def same_version() -> bool:
     """Whether torch is of the version that the tests run with."""
     return torch.__version__.startswith(TESTED)
@@ -340,6 +358,23 @@ def same_version() -> bool:
 def hint_of(n: Any) -> int:
     """Returns a SymInt as it is in the call that is being compiled."""
     return int(optimization_hint(n))
+
+
+def unbacked(n: Any) -> bool:
+    """Whether a length, or a question about lengths, has symbols whose values are known only when something has run."""
+    return bool(free_unbacked_symbols(n))
+
+
+def answer(question: Any, equal: bool) -> bool | None:
+    """Returns the answer to a question about lengths, of which Dynamo makes a guard; None where it is not known.
+
+    equal: it is whether two lengths are equal. Those that data decide are unequal to others, as PyTorch takes them to be.
+    """
+    if not unbacked(question):
+        return bool(question)
+    if equal:
+        return guard_or_false(question)
+    return True if statically_known_true(question) else False if statically_known_true(torch.sym_not(question)) else None
 
 
 def no_fakes() -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.segments import Segments, bytes_of
-from ngraph.frontends.torch.steps import CompiledGraph, OurStep
+from ngraph.frontends.torch.steps import Calls, CompiledGraph, OurStep
 
 
 class GraphReport:
@@ -23,11 +25,17 @@ class GraphReport:
         self.kind, self.ours, self.segments = kind, 0, 0
         self.in_torch: dict[str, list[dict[str, Any]]] = {}
         self.seconds = {"translation": 0.0}
-        self.made: CompiledGraph | None = None
+        self.calls = Calls()
+        self._made: Callable[[], CompiledGraph | None] = lambda: None
+
+    @property
+    def made(self) -> CompiledGraph | None:
+        """Returns the graph as it runs; None where it was dropped."""
+        return self._made()
 
     def fill(self, segments: Segments, made: CompiledGraph) -> None:
         """Takes what a graph became."""
-        self.ours, self.made = segments.ours, made
+        self.ours, self.calls, self._made = segments.ours, made.made, weakref.ref(made)
         self.segments = sum(isinstance(s, OurStep) for s in made.steps)
         for node, left in segments.left.items():
             rows = self.in_torch.setdefault(name_of(node), [])
@@ -46,16 +54,15 @@ class GraphReport:
 
     def again(self, said: dict[str, Any], made: CompiledGraph) -> None:
         """Takes what `said` gave, of a graph that was found compiled."""
-        self.ours, self.segments, self.in_torch, self.made = said["ours"], said["segments"], said["in_torch"], made
+        self.ours, self.segments, self.in_torch = said["ours"], said["segments"], said["in_torch"]
+        self.calls, self._made = made.made, weakref.ref(made)
 
     def json(self) -> dict[str, Any]:
         """Returns it as numbers and texts."""
-        steps = [] if self.made is None else [s for s in self.made.steps if isinstance(s, OurStep)]
-        seconds = {**self.seconds, "plan and code": sum(s.first for s in steps)}
-        calls = 0 if self.made is None else self.made.calls
+        seconds = {**self.seconds, "plan and code": self.calls.seconds}
         return {
             "kind": self.kind,
-            "calls": calls,
+            "calls": self.calls.count,
             "ours": self.ours,
             "segments": self.segments,
             "in torch": self.in_torch,

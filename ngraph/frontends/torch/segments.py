@@ -15,8 +15,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.torch.graph import SYMBOLIC, Reading, hint, is_check, memory_order, name_of, tensors_in, unfit
-from ngraph.frontends.torch.steps import CompiledGraph, Length, OurStep, Result, TensorSlot, TorchStep, slots_in
+from ngraph.frontends.torch.graph import SYMBOLIC, Reading, fetch, hint, is_check, is_item, memory_order, name_of, tensors_in, unfit
+from ngraph.frontends.torch.steps import CompiledGraph, Length, LengthStep, OurStep, Result, TensorSlot, TorchStep, slots_in
 from ngraph.op_graph.op import ordered as ops_of
 from ngraph.transformers.base import Transformer
 
@@ -25,8 +25,7 @@ VIEWS = frozenset(
     for name in "view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select alias detach diagonal"
     " as_strided".split()
 )
-
-
+DECIDE = frozenset({"aten.nonzero"})  # ops whose result's length depends on values
 SEED = "ngraph.seed.default"
 
 
@@ -44,6 +43,7 @@ class Segments:
     left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
     settings  of `ngraph.config` for its computations             extra  placeholders of inputs that follow those of the graph
     still   inputs that are state of the transformer, which is then the graph's own
+    symbols  lengths that inputs tell                             born   lengths that results tell: the node, and the dim of its tensor
     """
 
     def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None, still: Collection[int] = ()):
@@ -56,6 +56,8 @@ class Segments:
         self.left: dict[Node, Left] = {}
         self.constants: dict[str, Any] = {str(n.target): fetch(gm, str(n.target)) for n in self.nodes if n.op == "get_attr"}
         self.symbols: dict[str, tuple[int, int | None]] = {}
+        self.born: dict[str, tuple[Node, int | None]] = {}
+        self.ends: set[Node] = set()  # nodes of ours whose values decide a length: those that read them are in a later segment
         self.kind: dict[Node, str] = {}  # ours, torch, length, input, write
         self.reading = self._sort()
         self.computations: list[Any] = []
@@ -67,7 +69,7 @@ class Segments:
     # ---- which nodes are ours
     def _sort(self) -> Reading:
         """Decides on each node, with all that are ours read."""
-        reading = Reading(self.constants, self.still)
+        reading = Reading(self.still)
         for k, node in enumerate(self.inputs):
             self._symbols_of(k, node)
         for node in self.nodes:
@@ -77,6 +79,7 @@ class Segments:
                 self.kind[node] = "write"
             elif node.op == "call_function":
                 self._decide(reading, node)
+                self._bear(reading, node)
         self._alias()
         return reading
 
@@ -99,24 +102,42 @@ class Segments:
         return node
 
     def _symbols_of(self, k: int, node: Node) -> None:
-        val = node.meta.get("val")
-        if isinstance(val, torch.SymInt):
-            e = val.node.expr
-            if e.is_Symbol:
-                self.symbols[str(e)] = k, None
-        elif isinstance(val, torch.Tensor):
-            for dim, n in enumerate(val.shape):
-                if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol:
-                    self.symbols.setdefault(str(n.node.expr), (k, dim))
+        for symbol, dim in told(node):
+            if dim is None:
+                self.symbols[symbol] = k, None
+            else:
+                self.symbols.setdefault(symbol, (k, dim))
+
+    def _bear(self, reading: Reading, node: Node) -> None:
+        """Notes the lengths that are known when a node has run. One of ours is read as an input from there on."""
+        if self.kind[node] == "length":
+            return
+        for symbol, dim in told(node):
+            if symbol not in self.symbols and symbol not in self.born:
+                self.born[symbol] = node, dim
+        if self.kind[node] == "ours" and base_name(name_of(node)) in DECIDE:
+            self.ends.add(node)
+            reading.values.pop(node)
+
+    def _births(self, node: Node) -> list[Node]:
+        """Returns the nodes that have to run before the lengths of a node's result, and those among its arguments, are known."""
+        if not self.born:
+            return []
+        used = [node, *node.all_input_nodes] if self.kind[node] == "torch" else [node, *[a for a in node.all_input_nodes if is_length(a)]]
+        found = {self.born[symbol][0] for n in used for symbol in symbols_in(n) if symbol in self.born}
+        return [n for n in found if n < node]
 
     def _decide(self, reading: Reading, node: Node) -> None:
         val, name = node.meta.get("val"), name_of(node)
         if isinstance(val, torch.SymInt):
             try:
                 reading.g.length(val)
-                if all(name in self.symbols for name in reading.g.symbols):
+                unknown = reading.g.symbols.keys() - self.symbols.keys() - self.born.keys()
+                if not unknown:
                     self.kind[node] = "length"
                     return
+                for symbol in unknown:
+                    del reading.g.symbols[symbol]
             except UnsupportedError:
                 pass
         if isinstance(val, SYMBOLIC) or is_check(node) or name == SEED:
@@ -140,19 +161,19 @@ class Segments:
                 raise UnsupportedError(f"its result has {reason}")
             self._inputs(reading, node)
             reading.read(node)
-            unknown = reading.g.symbols.keys() - self.symbols.keys()
-            if unknown:
-                for symbol in unknown:
-                    del reading.g.symbols[symbol]
+            if reading.g.symbols.keys() - self.symbols.keys() - self.born.keys():
                 raise UnsupportedError("its lengths are known only when it has run")
             self.kind[node] = "ours"
         except UnsupportedError as error:
+            for symbol in reading.g.symbols.keys() - self.symbols.keys() - self.born.keys():
+                del reading.g.symbols[symbol]
             self.kind[node] = "torch"
             self.left[node] = Left(node, error.message, error.fix)
 
     def _inputs(self, reading: Reading, node: Node) -> None:
         """Makes placeholders of what a node takes from elsewhere. Raises UnsupportedError."""
         for a in node.all_input_nodes:
+            a = a.args[0] if is_item(a) and isinstance(a.meta.get("val"), torch.SymFloat) else a
             val = a.meta.get("val")
             if a in reading.values or not isinstance(val, (torch.Tensor, tuple, list)):
                 continue
@@ -175,7 +196,7 @@ class Segments:
             if node not in slot_of and (node in wanted or node.op == "get_attr"):
                 slot_of[node] = len(slot_of)
         steps: list[Any] = []
-        single = len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
+        single = not self.ends and len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
         for k in range(min(level.values(), default=0), max(level.values(), default=0) + 1):
             here = [n for n in self.nodes if level.get(n) == k]
             ours = [n for n in here if self.kind[n] == "ours"]
@@ -183,12 +204,19 @@ class Segments:
             writes = [n for n in written if level[n.args[1]] == k]
             if gives or writes:
                 steps.append(self._ours(ours, gives, writes, slot_of, self.reading if single else None))
-            steps += [self._torch(n, slot_of) for n in here if self.kind[n] == "torch" and n in wanted]
+                steps += [step for n in gives for step in self._lengths(n, slot_of)]
+            for n in here:
+                if self.kind[n] == "torch" and n in wanted:
+                    steps += [self._torch(n, slot_of), *self._lengths(n, slot_of)]
         steps += self._copies(copied, slot_of)
         outputs = [self._argument(a, slot_of) for a in self.output.args[0]]
         self._free(steps, outputs)
-        kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr"]
+        kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr" and (is_tensor(n) or n in wanted)]
         return CompiledGraph(steps, len(self.inputs) + len(self.extra), self.symbols, outputs, kept)
+
+    def _lengths(self, node: Node, slot_of: Mapping[Any, int]) -> list[LengthStep]:
+        """Returns the steps that take the lengths which a node tells."""
+        return [LengthStep(symbol, slot_of[node], dim) for symbol, (birth, dim) in self.born.items() if birth is node]
 
     def _writes(self, level: Mapping[Node, int], wanted: set[Node]) -> tuple[list[Node], list[Node]]:
         """Returns the writes into inputs that our segments do where the inputs lie, and those that torch does by copies at the end.
@@ -260,6 +288,8 @@ class Segments:
                     found = max(found, self._behind(a, level))
                 elif a in level:
                     found = max(found, level[a] + (self.kind[a] == "ours"))
+            for birth in self._births(node):
+                found = max(found, (level[birth] | 1) + (kind == "ours"))
             if kind == "torch" and ordered(node):
                 found = last = max(found, last)
             level[node] = found
@@ -270,7 +300,7 @@ class Segments:
         if a not in level:
             return 0
         if self.kind[a] == "ours":
-            return level[a]
+            return level[a] + 2 * (a in self.ends)
         if self._through(a):
             return max([self._behind(b, level) for b in a.all_input_nodes], default=0)
         return (level[a] | 1) + 1
@@ -288,7 +318,7 @@ class Segments:
                 continue
             wanted.add(node)
             if kind == "torch":
-                todo += node.all_input_nodes
+                todo += [*node.all_input_nodes, *self._births(node)]
             elif kind == "ours":
                 todo += self._taken(node, level, seen)
         return wanted
@@ -298,6 +328,7 @@ class Segments:
         found, todo = [], [node]
         while todo:
             n = todo.pop()
+            found += self._births(n)
             for a in n.all_input_nodes:
                 kind = self.kind[a]
                 if kind == "ours" and level[a] == level[node]:
@@ -321,7 +352,7 @@ class Segments:
         self, ours: Sequence[Node], gives: Sequence[Node], writes: Sequence[Node], slot_of: Mapping[Any, int], reading: Reading | None
     ) -> OurStep:
         if reading is None:
-            reading = Reading(self.constants, self.still)
+            reading = Reading(self.still)
             needed, todo = set[Node](), [*gives, *[n.args[1] for n in writes]]
             mine = set(ours)
             while todo:
@@ -378,12 +409,13 @@ class Segments:
         strides = [hint(s) for s in val.stride()]
         gone = [k for k, s in enumerate(strides) if s == 0 and not (isinstance(val.shape[k], int) and val.shape[k] <= 1)]
         plain = order == tuple(range(len(order)))
-        if gone and 0 not in val.shape:
+        empty = any(isinstance(n, int) and n == 0 for n in val.shape)
+        if gone and not empty:
             place = tuple([order.index(k) for k in range(len(order))])
             shape = tuple([self._length(reading, n) for n in val.shape])
             return reading.op(node, order, gone), Result(slot, None if plain else place, shape, None), None
         stride = None
-        if 0 in val.shape:
+        if empty:
             stride = tuple(strides)
         elif all(isinstance(n, int) for n in (*val.shape, *val.stride())):
             dense = 1
@@ -429,6 +461,33 @@ class Segments:
             step.free = tuple([slot for slot, n in last.items() if n == k])
 
 
+def told(node: Node) -> list[tuple[str, int | None]]:
+    """Returns the lengths that a node's value tells by itself: symbols, and the dim of a tensor that has each; None for a SymInt."""
+    val = node.meta.get("val")
+    if isinstance(val, torch.SymInt):
+        return [(str(val.node.expr), None)] if val.node.expr.is_Symbol else []
+    if not isinstance(val, torch.Tensor):
+        return []
+    return [(str(n.node.expr), k) for k, n in enumerate(val.shape) if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol]
+
+
+def symbols_in(node: Node) -> set[str]:
+    """Returns the symbols in the lengths of a node's value."""
+    val = node.meta.get("val")
+    lengths = [val] if isinstance(val, SYMBOLIC) else [n for t in tensors_in(val) for n in t.shape]
+    return {str(e) for n in lengths if isinstance(n, SYMBOLIC) for e in n.node.expr.free_symbols}
+
+
+def is_tensor(node: Node) -> bool:
+    """Whether a node's value is a tensor; that of a body is a graph."""
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def is_length(node: Node) -> bool:
+    """Whether a node's value is a length."""
+    return isinstance(node.meta.get("val"), torch.SymInt)
+
+
 def used_holes(results: Sequence[Any], holes: Sequence[Any]) -> set[Any]:
     """Those placeholders that results are made of."""
     every = set(ops_of(results))
@@ -446,14 +505,6 @@ def can_be_state(node: Node) -> bool:
             return False
         dense *= val.shape[k]
     return not any(writes_input(user) and user.args[0] is node for user in node.users)
-
-
-def fetch(gm: GraphModule, path: str) -> Any:
-    """Returns what a module holds under a dotted name."""
-    found: Any = gm
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def base_name(name: str) -> str:

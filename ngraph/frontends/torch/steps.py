@@ -128,6 +128,24 @@ class TorchStep:
         return [*[s.number for s in slots_in((self.args, self.named))], self.slot]
 
 
+class LengthStep:
+    """A length that a result tells: that of a dim of its tensor, or the number that it is."""
+
+    def __init__(self, name: str, slot: int, dim: int | None):
+        self.name, self.slot, self.dim = name, slot, dim
+        self.free: tuple[int, ...] = ()
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots that it reads."""
+        return [self.slot]
+
+    @property
+    def text(self) -> str:
+        """Returns it as Python."""
+        return f"n_{self.name} = v{self.slot}" + ("" if self.dim is None else f".shape[{self.dim}]")
+
+
 class PackedStep(NamedTuple):
     """A computation of a graph, and what `OurStep` says of it."""
 
@@ -153,11 +171,19 @@ class PackedGraph(NamedTuple):
     values: dict[str, Any]
 
 
+class Calls:
+    """The calls of a graph that have been made: how many, and the seconds in which the first ones compiled its computations."""
+
+    def __init__(self) -> None:
+        self.count, self.seconds = 0, 0.0
+
+
 class CompiledGraph:
     """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs.
 
     symbols  name -> the slot of a length, or of a tensor and its dim       kept  constants of the graph, by slot
-    calls    how often it was called                                        source  the function that runs
+    lengths  names of those, and of what steps tell
+    made     the calls that have been made                                  source  the function that runs
     named    what the function knows beside the steps that are ours, by name; those are in `ours`
     """
 
@@ -170,13 +196,14 @@ class CompiledGraph:
         kept: Sequence[tuple[int, torch.Tensor]],
     ):
         self.steps, self.inputs, self.symbols, self.outputs, self.kept = tuple(steps), inputs, dict(symbols), list(outputs), list(kept)
+        self.lengths = {*self.symbols, *[s.name for s in self.steps if isinstance(s, LengthStep)]}
         self.named, self.ours = dict[str, Any](), dict[str, OurStep]()
         self._begin(self._written())
 
     def _begin(self, source: str) -> None:
         """Makes the function of its text."""
-        self.calls, self.source = 0, source
-        self.known = dict(graph=self, empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid, **self.named)
+        self.made, self.source = Calls(), source
+        self.known = dict(graph=self, calls=self.made, empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid, **self.named)
         for name, step in self.ours.items():
             self.known[name], self.known[f"{name}_state"] = self._first(name, step), step.state
         exec(compile(source, inside("<graph of torch>"), "exec"), self.known)
@@ -187,6 +214,7 @@ class CompiledGraph:
 
         def begin(*given: Any) -> Any:
             results = step.begin(*given)
+            self.made.seconds += step.first
             self.known[name] = step.computation
             return results
 
@@ -194,6 +222,11 @@ class CompiledGraph:
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
+
+    @property
+    def calls(self) -> int:
+        """Returns how often it was called."""
+        return self.made.count
 
     # ---- for another process
     def packed(self) -> PackedGraph:
@@ -233,15 +266,15 @@ class CompiledGraph:
     # ---- its text
     def _written(self) -> str:
         names = "".join(f"v{k}, " for k in range(self.inputs))
-        lines = ["def run(args):", "    graph.calls += 1"]
+        lines = ["def run(args):", "    calls.count += 1"]
         lines += [f"    {names}= args"] if names else []
         lines += ["    args.clear()"]
-        for name, (k, dim) in self.symbols.items():
-            lines.append(f"    n_{name} = v{k}" + ("" if dim is None else f".shape[{dim}]"))
+        lines += [f"    {LengthStep(name, k, dim).text}" for name, (k, dim) in self.symbols.items()]
         for slot, tensor in self.kept:
             lines.append(f"    v{slot} = {self._name('t', tensor)}")
         for step in self.steps:
-            lines += [f"    {row}" for row in (self._ours(step) if isinstance(step, OurStep) else self._torch(step))]
+            rows = [step.text] if isinstance(step, LengthStep) else self._ours(step) if isinstance(step, OurStep) else self._torch(step)
+            lines += [f"    {row}" for row in rows]
             if step.free and step is not self.steps[-1]:
                 lines.append("    " + "".join(f"v{k} = " for k in step.free) + "None")
         lines.append(f"    return [{', '.join(self._text(o) for o in self.outputs)}]")
@@ -290,7 +323,7 @@ class CompiledGraph:
     def _length(self, of: ExprLike) -> str:
         def leaf(x: Leaf) -> str:
             name = x.of.name
-            return f"n_{name}" if name in self.symbols else f"({self._length(x.of.size)})"
+            return f"n_{name}" if name in self.lengths else f"({self._length(x.of.size)})"
 
         return f"({expr.text(of, leaf)})"
 

@@ -33,7 +33,9 @@ def translates(*ops: str) -> Callable[[Translator], Translator]:
 
 
 def find(op: str) -> Translator | None:
-    """The translator of an overload; None where there is none."""
+    """The translator of an overload; None where there is none. A copy of a view is what the view is."""
+    if op.rpartition(".")[0] in private.COPIES:
+        op = op.replace("_copy", "", 1)
     return TABLE.get(op) or TABLE.get(op.rpartition(".")[0])
 
 

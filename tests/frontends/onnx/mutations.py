@@ -362,8 +362,20 @@ def taken(content, folder, name):
     return "run"
 
 
-def work(count, seed, files):
-    """Takes mutants, one line on stdout for each: its number, what became of it."""
+def parents_of(files):
+    """The models that are changed: small ones, and those in files."""
+    parents = [m.SerializeToString() for m in sources()]
+    for name in files:
+        with open(name, "rb") as file:
+            parents.append(file.read())
+    return parents
+
+
+def work(count, seed, parents, changes, taken, ending):
+    """Takes mutants, one line on stdout for each: its number, what became of it.
+
+    changes: for each of KINDS a function of a parent, a generator of random numbers and all parents; taken: what becomes of a mutant.
+    """
     import warnings
 
     import numpy as np
@@ -373,10 +385,6 @@ def work(count, seed, files):
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     signal.signal(signal.SIGPROF, late)
-    parents = [m.SerializeToString() for m in sources()]
-    for name in files:
-        with open(name, "rb") as file:
-            parents.append(file.read())
     with tempfile.TemporaryDirectory() as folder, ng.config(cache=os.path.join(folder, "cache"), debug=0):
         with open(os.path.join(folder, "data.bin"), "wb") as file:
             file.write(bytes(48))
@@ -389,8 +397,8 @@ def work(count, seed, files):
         for k in range(*count):
             rng = random.Random(f"{seed} {k}")
             kind = KINDS[k % 2]
-            mutant = (by_bytes if kind == "bytes" else by_fields)(rng.choice(parents), rng, parents)
-            at = os.path.join(os.environ.get("MUTANTS", folder), f"{seed}.{k}.onnx")
+            mutant = changes[k % 2](rng.choice(parents), rng, parents)
+            at = os.path.join(os.environ.get("MUTANTS", folder), f"{seed}.{k}{ending}")
             with open(at, "wb") as file:
                 file.write(mutant)
             print(k, "begun", flush=True)
@@ -416,11 +424,11 @@ def work(count, seed, files):
             print(k, f"{kind}: {found}", round(took, 2), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
 
 
-def watch(count, seed, files):
+def watch(count, seed, files, script=__file__):
     """What became of each mutant, by a process that is started anew where it ends."""
     told, slowest, largest, k = collections.Counter(), 0.0, 0, 0
     while k < count:
-        command = [sys.executable, os.path.abspath(__file__), "--work", str(k), str(count), str(seed), *files]
+        command = [sys.executable, os.path.abspath(script), "--work", str(k), str(count), str(seed), *files]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
             running = None
             while True:
@@ -448,6 +456,6 @@ def watch(count, seed, files):
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
     if sys.argv[1] == "--work":
-        work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], sys.argv[5:])
+        work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], parents_of(sys.argv[5:]), (by_bytes, by_fields), taken, ".onnx")
     else:
         print(json.dumps(watch(int(sys.argv[1]), sys.argv[2], sys.argv[3:]), indent=1))

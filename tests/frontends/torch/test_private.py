@@ -111,3 +111,27 @@ def test_a_modules_attribute_is_part_of_the_key():
         private.part_of_key(gm, text)
         found.append(AOTAutogradCachePickler(gm).get_hash(gm))
     assert found[0] == found[2] != found[1]
+
+
+def test_lengths_that_values_decide_have_no_answers():
+    seen = []
+
+    def look(gm, inputs):
+        values = [n.meta.get("example_value") for n in gm.graph.nodes]
+        (n,) = [v for v in values if isinstance(v, torch.SymInt) and private.unbacked(v)]
+        seen.extend([private.answer(n == 5, True), private.answer(n < 5, False), private.answer(n < -1, False), private.hint_of(n) > 0])
+        return gm.forward
+
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        torch.compile(lambda x: torch.zeros(x.sum().item()), backend=look, fullgraph=True)(torch.ones(7, dtype=torch.int64))
+    assert seen == [False, None, False, True]
+
+
+def test_calls_are_not_merged_that_decide_lengths():
+    from torch._functorch.compile_utils import fx_graph_cse
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output([graph.call_function(torch.ops.aten.nonzero.default, (x,)) for _ in range(2)])
+    assert sum(n.op == "call_function" for n in fx_graph_cse(graph).nodes) == 2

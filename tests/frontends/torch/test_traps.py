@@ -1,9 +1,19 @@
 """Aliases, views, writes, odd lengths and dtypes: what a compiled function must not change."""
 
+import gc
+import os
+import signal
+import subprocess
+import sys
+import weakref
+
 import pytest
 import torch
 
-from ngraph.frontends.torch import backend, report, reset
+from ngraph.errors import NgraphWarning
+from ngraph.frontends.torch import backend, dynamo, private, report, reset
+from ngraph.frontends.torch.segments import Segments
+from ngraph.frontends.torch.steps import CompiledGraph, OurStep
 
 
 @pytest.fixture(autouse=True)
@@ -186,3 +196,66 @@ def test_a_query_that_may_attend_to_nothing():
     weight = torch.randn_like(want)
     for a, b in zip(*[torch.autograd.grad((y * weight).sum(), (q, k, v)) for y in (got, want)], strict=True):
         torch.testing.assert_close(a, b)
+
+
+# ---- what a call may meet -----------------------------------------------------------------------------------------------
+
+
+def test_overlapping_inputs_are_read_as_in_eager():
+    base = torch.arange(12.0)
+    agree(lambda x, y: (x * 2 + y, x.sum(0)), base.as_strided((4, 3), (2, 1)), base[3:6])
+
+
+def test_a_second_derivative_is_refused():
+    x = torch.randn(3, requires_grad=True)
+    (slope,) = torch.autograd.grad(compiled(lambda x: (x**3).sum())(x), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        slope.sum().backward()
+
+
+@pytest.mark.parametrize("place", ["Segments.compiled", "OurStep.begin"])
+def test_an_interrupted_first_call_is_made_anew(place, monkeypatch):
+    holder, name = (Segments if place.startswith("Segments") else OurStep), place.partition(".")[2]
+
+    def interrupted(self, *args):
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return getattr(self, name)(*args)
+
+    monkeypatch.setattr(holder, name, interrupted)
+    call, x = compiled(lambda x: x.sin() * 2), torch.randn(5)
+    with pytest.raises(KeyboardInterrupt):
+        call(x)
+    torch.testing.assert_close(call(x), x.sin() * 2)
+    assert len(report().functions) == 1
+
+
+def test_modules_that_are_dropped_leave_nothing():
+    """Neither the module nor what was compiled for it, though the report tells of its calls."""
+    dropped = []
+    for k in range(4):
+        layer = torch.nn.Linear(20, 30 + k)
+        call = compiled(layer)
+        call(torch.ones(2, 20))
+        dropped += [weakref.ref(layer), weakref.ref(layer.weight)]
+        del layer, call
+    dropped += [weakref.ref(o) for o in gc.get_objects() if type(o) is CompiledGraph]
+    assert len(dropped) > 8
+    torch._dynamo.reset()
+    gc.collect()
+    assert not [r for r in dropped if r() is not None]
+    assert sum(g.calls.count for f in report().functions for g in f.graphs) == 4
+
+
+def test_another_version_of_torch_is_warned_of(monkeypatch):
+    monkeypatch.setattr(private, "TESTED", "1.9")
+    with pytest.warns(NgraphWarning, match=r"this backend is tested with 1\.9"):
+        dynamo.warn_of_version()
+
+
+def test_no_compiler_is_needed():
+    """In a process that can start no program of the PATH."""
+    script = "import torch, ngraph as ng; print(torch.compile(torch.nn.GELU(), backend=ng.torch.backend)(torch.zeros(2)).tolist())"
+    env = {**os.environ, "PATH": "/nonexistent", "CXX": "/nonexistent/c++", "NGRAPH_CACHE": "off"}
+    made = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    assert made.stdout == "[0.0, 0.0]\n", made.stderr

@@ -1,0 +1,57 @@
+"""Open lengths: any number of batch and sequence lengths are one compilation of Dynamo's, after at most one that knew them."""
+
+import random
+
+import pytest
+import torch
+
+import ngraph as ng
+from ngraph.frontends.torch import backend
+from ngraph.frontends.torch.steps import OurStep
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    ng.torch.reset()
+
+
+def pairs():
+    """Fifty unlike pairs of a batch size and a length; the first two differ in both, from each other and from other lengths."""
+    draw = random.Random(0)
+    return [(17, 5), (3, 9), *draw.sample([(n, t) for n in range(2, 12) for t in range(2, 30) if n != t], 48)]
+
+
+@pytest.mark.parametrize("way, train", [("dynamic", False), ("mark_dynamic", False), ("automatic", True)])
+def test_fifty_pairs_are_one_plan(way, train, monkeypatch):
+    """The derivative's graph has the same lengths. What is known at first, automatic dynamic compiles once more.
+
+    With dynamic=True Dynamo finds out while it compiles that the features are of one length, and begins again.
+    """
+    model = torch.nn.Sequential(torch.nn.Linear(33, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4))
+    calls, begun, begin = [], [], OurStep.begin
+
+    def counted(gm, inputs, **named):
+        calls.append(gm)
+        return backend(gm, inputs, **named)
+
+    monkeypatch.setattr(OurStep, "begin", lambda self, *args: begun.append(self) or begin(self, *args))
+    known = {"dynamic": True} if way == "dynamic" else {}
+    compiled = torch.compile(lambda x: model(x).softmax(1) * x.shape[0] + x.shape[1], backend=counted, fullgraph=True, **known)
+    parameters = list(model.parameters())
+    for n, t in pairs():
+        x = torch.randn(n, t, 33)
+        if way == "mark_dynamic":
+            torch._dynamo.mark_dynamic(x, 0)
+            torch._dynamo.mark_dynamic(x, 1)
+        with torch.set_grad_enabled(train):
+            got, want = compiled(x), model(x).softmax(1) * n + t
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        if train:
+            for a, b in zip(*[torch.autograd.grad((y * y).sum(), parameters) for y in (got, want)], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+    most = 2 if way == "automatic" else 1
+    assert len(calls) <= 2 and len(ng.torch.report().functions) == most
+    assert len(begun) == most * (1 + train)
+    assert not ng.torch.report().in_torch
