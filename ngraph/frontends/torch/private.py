@@ -20,8 +20,8 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.utils import get_compilation_metrics
-from torch._functorch import config as functorch_config
 from torch._functorch import compile_utils, partitioners
+from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import graph_compile
 from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache, FXGraphCacheMiss
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
