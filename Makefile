@@ -63,9 +63,9 @@ planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of 
 	NGRAPH_CACHE=off .venv-test/bin/python -m hunt.planted --seconds $(SECONDS) --jobs $(JOBS) $(WHICH)
 
 keras-tests: .venv-keras/installed  ## Keras's own tests on ngraph and on JAX, and what differs; PARTS=folders of keras/src
-	.venv-keras/bin/python tests/keras/theirs.py run ngraph out/keras-ngraph.json $(PARTS)
-	.venv-keras/bin/python tests/keras/theirs.py run jax out/keras-jax.json $(PARTS)
-	.venv-keras/bin/python tests/keras/theirs.py compare out/keras-ngraph.json out/keras-jax.json
+	.venv-keras/bin/python tests/keras/theirs.py run ngraph out/keras-ngraph.jsonl $(PARTS)
+	.venv-keras/bin/python tests/keras/theirs.py run jax out/keras-jax.jsonl $(PARTS)
+	.venv-keras/bin/python tests/keras/theirs.py compare out/keras-ngraph.jsonl out/keras-jax.jsonl
 
 bridge-tests: .venv-tf/installed  ## the bridge's tests, in an environment with TensorFlow 2.21
 	NGRAPH_CACHE=out/cache .venv-tf/bin/python -m pytest tests/bridge

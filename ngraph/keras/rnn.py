@@ -78,19 +78,23 @@ def rnn(
     return last_output, outputs, new_states
 
 
-def _products(inputs: Any, kernel: Any, bias: Any) -> Any:
-    """Returns the products of all inputs [batch, time, width] with a kernel, by time."""
-    made = numpy.matmul(_turned(inputs), kernel)
-    return made if bias is None else numpy.add(made, bias)
-
-
 def _plain(mask: Any, unroll: bool) -> None:
     """Raises NotImplementedError for what the generic loop does."""
     if mask is not None or unroll:
         raise NotImplementedError("masks and unrolled loops are the generic loop's")
 
 
-def _results(outputs: Any, states: list[Any], return_sequences: bool, go_backwards: bool) -> tuple[Any, Any, Any]:
+def _over_time(
+    step: Any, states: list[Any], inputs: Any, kernel: Any, bias: Any, return_sequences: bool, go_backwards: bool
+) -> tuple[Any, Any, Any]:
+    """Returns the last output, the outputs and the states of a cell.
+
+    step: a function of the states and a step's product of the inputs [batch, time, width] with the kernel; the products of all steps are
+    computed in front of the loop.
+    """
+    products = numpy.matmul(_turned(inputs), kernel)
+    products = products if bias is None else numpy.add(products, bias)
+    states, outputs = scan(step, [convert_to_tensor(s) for s in states], products, reverse=go_backwards)
     outputs = numpy.flip(outputs, 0) if go_backwards else outputs
     last = states[0]
     return last, _turned(outputs) if return_sequences else numpy.expand_dims(last, 1), states
@@ -122,9 +126,7 @@ def lstm(
         h = numpy.multiply(gate(o), act(c))
         return [h, c], h
 
-    states = [convert_to_tensor(initial_state_h), convert_to_tensor(initial_state_c)]
-    states, outputs = scan(step, states, _products(inputs, kernel, bias), reverse=go_backwards)
-    return _results(outputs, states, return_sequences, go_backwards)
+    return _over_time(step, [initial_state_h, initial_state_c], inputs, kernel, bias, return_sequences, go_backwards)
 
 
 def gru(
@@ -167,8 +169,7 @@ def gru(
         h = numpy.add(numpy.multiply(z, h), numpy.multiply(numpy.subtract(1.0, z), new))
         return [h], h
 
-    states, outputs = scan(step, [convert_to_tensor(initial_state)], _products(inputs, kernel, bias), reverse=go_backwards)
-    return _results(outputs, states, return_sequences, go_backwards)
+    return _over_time(step, [initial_state], inputs, kernel, bias, return_sequences, go_backwards)
 
 
 def bidirectional_lstm(*args: Any, **kwargs: Any) -> Any:
