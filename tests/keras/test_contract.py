@@ -1,0 +1,117 @@
+"""What Keras promises of training: data of all kinds, weights of samples and classes, added losses, callbacks. Oracle: NumPy."""
+
+import os
+
+import numpy as np
+import pytest
+
+import ngraph.keras  # noqa: F401
+
+import keras  # isort: skip  # behind ngraph.keras
+from keras import layers, ops  # isort: skip
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(12, 3)).astype("float32")
+Y = RNG.normal(size=(12, 1)).astype("float32")
+RATE, BATCH = 0.1, 4
+
+
+def model(**compiled):
+    made = keras.Sequential([keras.Input((3,)), layers.Dense(1, kernel_initializer="ones")])
+    made.compile(keras.optimizers.SGD(RATE), "mse", **compiled)
+    return made
+
+
+def trained(weight=None, decay=0.0, targets=Y):
+    """The kernel and the bias after an epoch of gradient descent on the mean of weighted squares, in float64."""
+    w, b = np.ones((3, 1)), np.zeros(1)
+    weight = np.ones(12) if weight is None else weight
+    for k in range(0, 12, BATCH):
+        x, y = X[k : k + BATCH].astype("float64"), targets[k : k + BATCH]
+        error = (x @ w + b - y) * weight[k : k + BATCH, None] * 2 / BATCH
+        w, b = w - RATE * (x.T @ error + 2 * decay * w), b - RATE * error.sum(0)
+    return w, b
+
+
+def batches():
+    for k in range(0, 12, BATCH):
+        yield X[k : k + BATCH], Y[k : k + BATCH]
+
+
+class Rows(keras.utils.PyDataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, k):
+        return X[k * BATCH : (k + 1) * BATCH], Y[k * BATCH : (k + 1) * BATCH]
+
+
+def loader():
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y)), batch_size=BATCH)
+
+
+@pytest.mark.parametrize("data", [batches, Rows, loader])
+def test_data_of_all_kinds(data):
+    made = model()
+    made.fit(data(), shuffle=False, verbose=0)
+    for mine, wanted in zip(made.get_weights(), trained(), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["samples", "classes"])
+def test_weights_of_samples_and_classes(how):
+    labels = (np.arange(12) % 2).astype("float32")
+    weight = np.where(labels == 1, 3.0, 0.5)
+    made = model()
+    if how == "samples":
+        made.fit(X, Y, batch_size=BATCH, sample_weight=weight, shuffle=False, verbose=0)
+        wanted = trained(weight)
+    else:
+        made.fit(X, labels[:, None], batch_size=BATCH, class_weight={0: 0.5, 1: 3.0}, shuffle=False, verbose=0)
+        wanted = trained(weight, targets=labels[:, None])
+    for mine, theirs in zip(made.get_weights(), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_an_added_loss():
+    class Decayed(layers.Dense):
+        def call(self, x):
+            self.add_loss(0.05 * ops.sum(self.kernel * self.kernel))
+            return super().call(x)
+
+    made = keras.Sequential([keras.Input((3,)), Decayed(1, kernel_initializer="ones")])
+    made.compile(keras.optimizers.SGD(RATE), "mse")
+    made.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
+    for mine, wanted in zip(made.get_weights(), trained(decay=0.05), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_training_that_breaks_off_is_continued(tmp_path):
+    class Broken(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise InterruptedError
+
+    def fit(made, *more):
+        backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+        made.fit(X, Y, batch_size=BATCH, epochs=4, shuffle=False, verbose=0, callbacks=[backup, *more])
+
+    with pytest.raises(InterruptedError):
+        fit(model(), Broken())
+    again, whole = model(), model()
+    fit(again)
+    whole.fit(X, Y, batch_size=BATCH, epochs=4, shuffle=False, verbose=0)
+    for mine, wanted in zip(again.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_the_best_weights_are_kept(tmp_path):
+    made = model()
+    path = str(tmp_path / "best.weights.h5")
+    kept = keras.callbacks.ModelCheckpoint(path, monitor="val_loss", save_best_only=True, save_weights_only=True)
+    history = made.fit(X, Y, batch_size=BATCH, epochs=5, validation_data=(X, Y), shuffle=False, verbose=0, callbacks=[kept]).history
+    assert os.path.exists(path)
+    other = model()
+    other.load_weights(path)
+    np.testing.assert_allclose(other.evaluate(X, Y, verbose=0), min(history["val_loss"]), rtol=1e-5)
