@@ -146,6 +146,21 @@ class NgraphTrainer(base_trainer.Trainer):
             callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=epochs, steps=iterator.num_batches, model=self, **more
         )
 
+    def _batches(
+        self, x: Any, y: Any, sample_weight: Any, batch_size: Any, steps: Any, shuffle: bool = False, **more: Any
+    ) -> EpochIterator:
+        """Returns data of any kind as an iterator of lists of batches, one list for each execution."""
+        return EpochIterator(
+            x=x,
+            y=y,
+            sample_weight=sample_weight,
+            batch_size=batch_size,
+            steps_per_epoch=steps,
+            shuffle=shuffle,
+            steps_per_execution=self.steps_per_execution,
+            **more,
+        )
+
     # ---- loops
     @traceback_utils.filter_traceback
     def fit(
@@ -178,16 +193,7 @@ class NgraphTrainer(base_trainer.Trainer):
             (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
                 (x, y, sample_weight), validation_split=validation_split
             )
-        iterator = EpochIterator(
-            x=x,
-            y=y,
-            sample_weight=sample_weight,
-            batch_size=batch_size,
-            steps_per_epoch=steps_per_epoch,
-            shuffle=shuffle,
-            class_weight=class_weight,
-            steps_per_execution=self.steps_per_execution,
-        )
+        iterator = self._batches(x, y, sample_weight, batch_size, steps_per_epoch, shuffle=shuffle, class_weight=class_weight)
         self._symbolic_build(iterator=iterator)
         iterator.reset()
         callbacks = self._listed(callbacks, iterator, verbose, epochs, True)
@@ -222,15 +228,7 @@ class NgraphTrainer(base_trainer.Trainer):
         """Returns the logs of an evaluation in the middle of training."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         if self._eval_epoch_iterator is None:
-            self._eval_epoch_iterator = EpochIterator(
-                x=x,
-                y=y,
-                sample_weight=sample_weight,
-                batch_size=batch_size,
-                steps_per_execution=self.steps_per_execution,
-                steps_per_epoch=steps,
-                shuffle=False,
-            )
+            self._eval_epoch_iterator = self._batches(x, y, sample_weight, batch_size, steps)
         logs = self.evaluate(
             x=x,
             y=y,
@@ -263,15 +261,7 @@ class NgraphTrainer(base_trainer.Trainer):
             raise ValueError(f"Arguments not recognized: {kwargs}")
         iterator = self._eval_epoch_iterator if cached else None
         if iterator is None:
-            iterator = EpochIterator(
-                x=x,
-                y=y,
-                sample_weight=sample_weight,
-                batch_size=batch_size,
-                steps_per_epoch=steps,
-                shuffle=False,
-                steps_per_execution=self.steps_per_execution,
-            )
+            iterator = self._batches(x, y, sample_weight, batch_size, steps)
         self._symbolic_build(iterator=iterator)
         iterator.reset()
         callbacks = self._listed(callbacks, iterator, verbose, 1, False)
@@ -293,9 +283,7 @@ class NgraphTrainer(base_trainer.Trainer):
     @traceback_utils.filter_traceback
     def predict(self, x: Any, batch_size: Any = None, verbose: Any = "auto", steps: Any = None, callbacks: Any = None) -> Any:
         """Returns the predictions for all batches as NumPy arrays."""
-        iterator = EpochIterator(
-            x=x, batch_size=batch_size, steps_per_epoch=steps, shuffle=False, steps_per_execution=self.steps_per_execution
-        )
+        iterator = self._batches(x, None, None, batch_size, steps)
         if not all(layer.built for layer in self._flatten_layers()):
             for _, _, batches in iterator:
                 self._build_on(batches[0])
