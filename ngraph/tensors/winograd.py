@@ -26,6 +26,7 @@ from ngraph.targets.tuning import (
     MAX_WINDOW,
     MAX_WINOGRAD_TIME,
     MIN_TILED_LENGTH,
+    OPEN_TRANSFORM_COST,
     PLANNED_CORES,
     PRODUCT_COST,
     TRANSFORM_COST,
@@ -206,7 +207,8 @@ def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
     rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
     far = (1 if known else 3) * moved / rate * machine.speed * PLANNED_CORES
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
-    return max(PRODUCT_COST * products, far) + TRANSFORM_COST * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
+    one = OPEN_TRANSFORM_COST if any(not isinstance(w.tiles, int) for w in s.along) else TRANSFORM_COST
+    return max(PRODUCT_COST * products, far) + len(s.along) / 2 * (one * (x + z) + (0 if known else TRANSFORM_COST * y)) + turned
 
 
 def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
