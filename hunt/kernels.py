@@ -6,7 +6,8 @@ order of every sum gives the same bits, and each difference is a mistake; some f
 
 A case: {"axes": {name: length}, "open": [names], "inputs": [{axes, dtype, seed, kind}], "steps": [{op, in, …}], "outputs": [value],
 "machine": seed or None, "target": name, "pieces": n, "side": "before" or "behind"}. Values are numbered: inputs, then steps.
-There may be "state": [[input, value]], inputs that are state and the value that each has afterwards, and "fields" of the machine.
+There may be "state": [[input, value]], inputs that are state and the value that each has afterwards, "fields" of the machine, and
+"assumed": the length that the plan takes for open axes, which may be far from those of the call.
 Expressions over indices are numbers, ["idx", axis] and [operator, a, b].
 """
 
@@ -38,8 +39,11 @@ from ngraph.plan import arrays, interpret, parse, plan, text, verify  # noqa: E4
 from ngraph.program.program import AxisId, State  # noqa: E402
 from ngraph.program.text import text as program_text  # noqa: E402
 from ngraph.program.verify import verify as verify_program  # noqa: E402
+from ngraph.schedule.cpu import schedule_plan  # noqa: E402
+from ngraph.schedule.verify import verify as verify_schedule  # noqa: E402
 from ngraph.targets import DEFAULT, TARGETS, host  # noqa: E402
 from ngraph.targets.products import DOTS  # noqa: E402
+from ngraph.tensors import graph  # noqa: E402
 from ngraph.testing.rules import Steps  # noqa: E402
 
 FLOATS, INTEGERS = ("float16", "bfloat16", "float32", "float64"), ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -422,6 +426,20 @@ def machine_of(case):
     return replace(made, products=(*DEFAULT.products, *[row for row in DOTS.values() if row.name in names]), **fields)
 
 
+@contextlib.contextmanager
+def assuming(length):
+    """In the block, plans are made for open axes of this length; None: of the usual ones."""
+    names = () if length is None else ("ASSUMED_LENGTH", "ASSUMED_BATCH")
+    before = {name: getattr(graph, name) for name in names}
+    try:
+        for name in names:
+            setattr(graph, name, length)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(graph, name, value)
+
+
 def differs(got, expected, dtype):
     """Returns a sentence about the difference of two arrays; None where they are equal."""
     expected = np.asarray(expected).astype(dtypes.as_dtype(dtype).np)
@@ -458,7 +476,7 @@ def check(case):
     for v, k in zip([*program.outputs, *held], [*case["outputs"], *after.values()], strict=True):
         axes, dtype, x = values[k]
         wanted.append((list(v.axes), dtype, x.transpose([axes.index(a) for a in v.axes])))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), assuming(case.get("assumed")):
         made = verify(plan(program, None, machine_of(case), winograd=False))
         shown = text(made)
         if text(verify(parse(shown, arrays(made)))) != shown:
@@ -469,6 +487,7 @@ def check(case):
             return f"the plan's interpreter: {found}"
         kind = type("Here", (Guarded,), {"side": case["side"], "pieces": case["pieces"]})
         target = host() if case["target"] == "host" else TARGETS[case["target"]]
+        verify_schedule(schedule_plan(made, target))
         if case["target"] == "aarch64":
             kind = static.Emulated
         got, left = plans.run(made, inputs, state, lengths=lengths, target=target, kind=kind)
@@ -849,6 +868,7 @@ def draw(seed):
     if r.random() < 0.3:
         there = union(*[one["axes"] for one in d.case["inputs"]])
         d.case["open"] = d.some(there, 0.5)
+        d.case["assumed"] = random.Random(~seed).choice([None, *range(1, 17)])  # up to a vector, whatever comes
     wanted = r.choice([1, 2, 3, 3, 4, 5, 6, 8])
     for _ in range(4 * wanted):
         if len(d.case["steps"]) >= wanted:
@@ -912,7 +932,8 @@ def _simpler(case):
                 other["in"] = [j if i == n + k else i for i in other["in"]]
             made["outputs"] = [j if i == n + k else i for i in made["outputs"]]
             yield made
-    for key, value in (("machine", None), ("fields", {}), ("open", []), ("pieces", 1), ("target", "host"), ("side", "behind")):
+    plain = {"machine": None, "fields": {}, "assumed": None, "open": [], "pieces": 1, "target": "host", "side": "behind"}
+    for key, value in plain.items():
         if case.get(key, value) != value:
             yield {**case, key: value}
     for k, step in enumerate(case["steps"]):

@@ -165,11 +165,10 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
             continue
         lanes = 1 if v is None else view.lanes
         vectors = 1 if v is None else -(-size(view, v) // lanes)
-        single = v is None or (vectors == 1 and view.sizes[v] is not None)  # whatever length a call brings
         seconds: list[D | None] = [None]
-        if single or v in view.reduced:
-            seconds += rows
-        if single and v is not None and v in view.free and view.sums:  # several sums of the same
+        if vectors == 1 or v in view.reduced:
+            seconds += [d for d in rows if d != v]
+        if vectors == 1 and v is not None and v in view.free and view.sums:  # several sums of the same
             seconds += [d for d in view.reduced if d not in view.bound]
         for s in seconds:
             most = vectors if s is None else size(view, s)

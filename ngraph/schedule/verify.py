@@ -3,8 +3,9 @@
 A scheduled plan is valid if its plan is, and in every stage of every kernel
 
     each loop of the stage runs once, sums inside the free loops; digits of an axis cover its block without a gap or an overlap
-    vectors have lanes that the target has; no loop is a vector and a row; sums in order run one term after the other; lanes that fold
-      values into memory do not meet
+    loops over an axis of open length have as many places as it has in a block, at every length
+    vectors have lanes that the target has; no loop is a vector and a row, or a vector and the columns beside it; sums in order run one
+      term after the other; lanes that fold values into memory do not meet
     lanes lie as the address says: contiguous ones one element apart, and so on
     strides give every place of a buffer elements of its own, and addresses without a predicate stay inside it
     work items store in elements of their own, or the same values
@@ -53,6 +54,7 @@ from ngraph.tensors.index import in_order
 PREFETCHES = ("item", "page", "panel", "rows")
 SAMPLES = (0, 1, 2, 7, 33, 100, 1021)  # places of each axis, modulo its length, at which addresses are compared
 OPEN = 257  # the length that open axes have there
+OPENS = (1, 2, 15, 16, 17, 70)  # lengths at which the loops over an open axis are compared with it
 STEPS = {"one": (0,), "contiguous": (1,), "reversed": (-1,), "strided": tuple(range(2, MAX_SHUFFLED_STEP + 1))}  # elements between lanes
 
 
@@ -191,8 +193,8 @@ class _KernelCheck:
     # ---- stages
 
     def stage(self, version: Version, s: ScheduledStage) -> None:
-        self.loops(version, s)
         self.tile(s)
+        self.loops(version, s)
         names = [f"%{n}" for n in s.reads] + [f"the store of %{t.line}" for t in s.stage.to]
         for name, a in zip(names, s.accesses, strict=True):
             self.access(s, a, name)
@@ -284,6 +286,8 @@ class _KernelCheck:
             try:
                 length = self.plan.length(a)
             except LookupError:
+                if s.block is None:  # those of a block of threads are cut off by predicates
+                    self.open_axis(a, [d for d in s.loops if d.parts[0][0] == a])
                 continue
             size = version.blocks.get(a, min(length, blocks.get(a, length)))
             if not digits and size == 1:
@@ -300,8 +304,23 @@ class _KernelCheck:
                     self.fail(f"the loops over {a} cover {_digits(digits)} of {size} places")
                 below = above
 
+    def open_axis(self, a: AxisId, digits: list[Loop]) -> None:
+        """The loops over an axis of open length have the places of its block, whatever the length is: what is behind whole tiles, too."""
+        block, digits = dict(self.scheduled.kernel.loops).get(a), sorted(digits, key=lambda d: d.unit)
+        for length in OPENS:
+            for number in range(-(-length // block)) if block is not None else (0,):
+                size, below = length if block is None else min(length - number * block, block), 1
+                for k, d in enumerate(digits):
+                    above = digits[k + 1].unit if k + 1 < len(digits) else size
+                    n = evaluate(d.extent, lambda x, length=length, number=number: number if type(x) is BlockNumber else length)
+                    if d.unit != below or n != -(-above // d.unit):
+                        self.fail(f"the loops over {a} cover {_digits([(d.unit, d.extent) for d in digits])}, and {size} places may come")
+                    below = above
+
     def tile(self, s: ScheduledStage) -> None:
         tile, target = s.tile, self.scheduled.target
+        if s.chosen.second is not None and s.chosen.second == s.chosen.vector:
+            self.fail(f"the loop {'' if tile.vector is None else tile.vector.name} is the vector and the columns beside it")
         if tile.vector is None:
             if tile.lanes != 1:
                 self.fail(f"there are {tile.lanes} lanes and no vector loop")

@@ -8,6 +8,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ProgramError
+from ngraph.plan import plan
 from ngraph.plan.kernels import Local
 from ngraph.schedule import interpret as interpreter
 from ngraph.schedule.cpu import schedule_plan
@@ -137,6 +138,64 @@ def test_verify_alone_catches_it(mistake):
     scheduled, _, _ = made()
     mistake(scheduled)
     with pytest.raises(ProgramError):
+        verify(scheduled)
+
+
+def opened():
+    """A product of matrices all of whose lengths are open, scheduled with vectors along its columns and with rows."""
+    n, c, k = (ng.make_axis(None, name=name) for name in "NCK")
+    x, w = ng.placeholder([n, c]), ng.placeholder([c, k])
+    f = ngt.make_transformer_factory("direct")().computation(ng.axes_with_order(ng.dot(x, w), [n, k]), x, w)
+    return schedule_plan(plan(f.program), TARGETS["x86-64-v4"])
+
+
+def tiled(s):
+    return first_with(s, lambda s: s.tile.vector is not None and s.tile.tile is not None)
+
+
+def with_extent(stage, d, extent):
+    """Gives a loop of a stage other places."""
+    other = replace(d, parts=tuple([(a, unit, extent) for a, unit, _ in d.parts]), extent=extent, most=extent)
+    stage.free = tuple([other if x is d else x for x in stage.free])
+    order = tuple([other if x is d else x for x in stage.tile.order])
+    stage.tile = stage.tile._replace(order=order, **{f: other for f in ("vector", "tile", "across") if getattr(stage.tile, f) is d})
+
+
+def a_vector_is_taken_for_the_only_one(s):
+    stage = tiled(s)
+    with_extent(stage, stage.tile.vector, stage.tile.lanes)
+
+
+def rows_behind_whole_tiles_are_left_out(s):
+    stage = tiled(s)
+    rows = stage.tile.tile
+    with_extent(stage, rows, rows.extent // stage.tile.rows * stage.tile.rows)
+
+
+def columns_beside_a_vector_are_its_own_loop(s):
+    stage = tiled(s)
+    stage.chosen = stage.chosen._replace(second=stage.chosen.vector)
+
+
+def a_vector_runs_for_each_of_its_columns(s):
+    stage = tiled(s)
+    stage.tile = stage.tile._replace(order=(stage.tile.vector, *stage.tile.order))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (a_vector_is_taken_for_the_only_one, "and 1 places may come"),
+        (rows_behind_whole_tiles_are_left_out, "and 1 places may come"),
+        (columns_beside_a_vector_are_its_own_loop, "is the vector and the columns beside it"),
+        (a_vector_runs_for_each_of_its_columns, "the free loops .* run as"),
+    ],
+)
+def test_verify_alone_catches_what_leaves_out_places_of_open_lengths(mistake, message):
+    scheduled = opened()
+    verify(scheduled)
+    mistake(scheduled)
+    with pytest.raises(ProgramError, match=message):
         verify(scheduled)
 
 
