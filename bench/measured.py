@@ -176,7 +176,7 @@ def times():
 
 def kind(scheduled):
     """What a kernel mostly is, by its stages."""
-    stages = scheduled.versions[0].stages
+    stages = scheduled.bounded(None)[0].stages
     reads = [a for s in stages for a in s.reads.values()]
     for s in stages:
         sums = [c for c in s.stage.combine if c.kind == "add" and dict(s.stage.lines())[c.line].op in PRODUCTS]
@@ -214,7 +214,7 @@ def report(rows, verbose):
 def shown(row):
     """The loops of a kernel's stages."""
     made = []
-    for s in row.scheduled.versions[0].stages:
+    for s in row.scheduled.bounded(None)[0].stages:
         loops, t = " ".join([f"{'+' if d in s.reduced else ''}{d.name}:{d.extent}" for d in s.loops]), s.tile
         tile = f"{t.vector.name if t.vector else '-'}x{t.lanes} rows {t.rows} columns {t.columns}"
         modes = [" ".join([a.mode + "*" * a.epilogue for a in accesses]) for accesses in (s.reads.values(), s.stores)]

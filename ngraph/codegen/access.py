@@ -22,8 +22,8 @@ def offset(s: Scope, a: Access, i: int, j: int) -> Whole:
     """The elements from where an access's pointer stands to a place of the tile, in the first lane."""
     total: Whole = a.const
     for d in a.coef:
-        steps = s.opened[d].offset + s.step(d, i, j)
-        if steps:
+        steps = plus(s.w, s.opened[d].offset, s.step(d, i, j))
+        if steps != 0:
             total = plus(s.w, total, times(s.w, steps, s.coef(a, d)))
     return total
 
@@ -161,7 +161,7 @@ def store_interleaved(s: Scope, stores: Sequence[Access], values: Sequence[IRVal
     """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
     w, n, k, left = s.w, s.width(j), len(values), s.left(j)
     at, _ = address(s, stores[0], i, j)
-    holds = [meet_all(w, *s.holds(a.predicate, i, j)) for a in stores]
+    holds = [meet_all(w, meet_all(w, *s.holds(a.predicate, i, j)), s.row_inside(i)) for a in stores]
     every = None if holds == [None] * k else [w.splat(h or constant(True, dtypes.bool_), n) for h in holds]
     for q in range(k):
         rest = plus(w, times(w, left, k), -q * n)
@@ -173,7 +173,7 @@ def store_interleaved(s: Scope, stores: Sequence[Access], values: Sequence[IRVal
 
 def store(s: Scope, how: str, a: Access, x: IRValue, i: int, j: int) -> None:
     w, vector = s.w, s.vec in a.deps
-    holds = meet_all(w, *s.holds(a.predicate, i, j))
+    holds = meet_all(w, meet_all(w, *s.holds(a.predicate, i, j)), s.row_inside(i))
     at, apart = address(s, a, i, j)
     if not vector:
         x = w.lane(x, 0)

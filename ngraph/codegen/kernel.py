@@ -21,7 +21,7 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.address import strides_of
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel
-from ngraph.schedule.form import BlockNumber, ScheduledKernel, Version
+from ngraph.schedule.form import BlockNumber, LengthBound, ScheduledKernel, Version
 from ngraph.schedule.search import LoopSchedule, View
 from ngraph.targets import Cpu
 from ngraph.targets.tuning import MIN_ZERO_BYTES
@@ -140,11 +140,27 @@ class _KernelWriter(FunctionWriter):
         for b, strides in self.scheduled.strides.items():  # registers that come before every use
             self.walks[b] = tuple([self.number(n) for n in strides])
         before = self.w.flush_denormals() if self.target.flush else None
-        self.w.loop(self.first, IRValue(last, dtypes.int64), 1, [], lambda t: self.work_item(t, counts))
+        self.bounded(self.scheduled.bounds, IRValue(last, dtypes.int64), counts)
         if before is not None:
             self.w.float_mode(before)
 
-    def work_item(self, t: IRValue, counts: list[Whole]) -> list[IRValue]:
+    def bounded(self, bounds: Sequence[LengthBound | None], last: IRValue, counts: list[Whole]) -> list[IRValue]:
+        """The work items by the versions of the first of these bounds that a call keeps."""
+        w, (bound, *others) = self.w, bounds
+        versions = self.scheduled.bounded(bound)
+
+        def items() -> Sequence[IRValue]:
+            return w.loop(self.first, last, 1, [], lambda t: self.work_item(t, counts, versions))
+
+        if bound is None:
+            items()
+            return []
+        length, most = register(self.length(bound.axis)), constant(bound.most, dtypes.int64)
+        for test, body in (("sle", items), ("sgt", lambda: self.bounded(others, last, counts))):
+            w.when(w.op(f"icmp {test}", length, most, dtype=dtypes.bool_), [], body, rare=False)
+        return []
+
+    def work_item(self, t: IRValue, counts: list[Whole], versions: Sequence[Version]) -> list[IRValue]:
         """All stages once. Work items are numbered row by row."""
         w, rest = self.w, t
         for k, (a, _) in reversed(list(enumerate(self.kernel.loops))):
@@ -153,7 +169,7 @@ class _KernelWriter(FunctionWriter):
                 n = register(counts[k])
                 q, rest = w.op("urem", rest, n), w.op("udiv", rest, n)
             self.at[a] = q
-        return self.versions(t, list(self.scheduled.peeled), iter(self.scheduled.versions))
+        return self.versions(t, list(self.scheduled.peeled), iter(versions))
 
     def versions(self, t: IRValue, axes: Sequence[AxisId], versions: Iterator[Version]) -> list[IRValue]:
         """The code for whole and for last blocks along each of these axes; `versions` come in this order."""

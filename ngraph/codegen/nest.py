@@ -67,12 +67,12 @@ class Nest(Scope):
         unit, units = (self.lanes if d is self.vec else 1), self.tile.units(d)
         values = tuple(carried)
 
-        def segment(first: Whole, last: Whole, units: int, left: int | None = None, cut: bool = False) -> None:
+        def segment(first: Whole, last: Whole, units: int, left: int | None = None, cut: bool = False, rows: bool = False) -> None:
             nonlocal values
 
             def inside(i: IRValue, *carried: IRValue) -> Sequence[IRValue]:
                 base, offset = (i, 0) if i.name[0] == "%" else (None, int(i.name))
-                rest = meet(w, "sub", last, i) if cut else left
+                rest = apply(w, "min", meet(w, "sub", n, i), units) if rows else meet(w, "sub", last, i) if cut else left
                 with self.scope(
                     {d: Open(base, offset, units, rest)}, {a: times(w, i, self.coef(a, d)) for a in self.hoisted if base and d in a.coef}
                 ):
@@ -90,10 +90,11 @@ class Nest(Scope):
             self.cold = before
         elif not isinstance(n, int):
             first: Whole = 0
-            for size in remainders(units):
-                last = plus(w, first, times(w, apply(w, "//", meet(w, "sub", n, first), unit * size), unit * size))
-                segment(first, last, size)
-                first = last
+            for size, least in remainders(units, self.scheduled.cuts_rows(d)):
+                rest = plus(w, meet(w, "sub", n, first), (size - least) * unit)
+                last = plus(w, first, times(w, apply(w, "//", rest, unit * size), unit * size))
+                segment(first, last, size, rows=least < size)
+                first = last if least == size else apply(w, "min", last, n)
             if unit > 1:
                 segment(first, n, 1, cut=True)
         else:
@@ -264,7 +265,7 @@ class Nest(Scope):
 
     def _unroll(self) -> int:
         """Steps of the innermost reduced loop that are written out here: one in the cut end of a tile, and in code that runs seldom."""
-        tail = any(o.left is not None and (d.most is None or d.most > self.lanes) for d, o in self.opened.items())
+        tail = any(d is self.vec and o.left is not None and (d.most is None or d.most > self.lanes) for d, o in self.opened.items())
         short = any(o.units < self.tile.units(d) and not isinstance(d.extent, int) for d, o in self.opened.items())
         return 1 if tail or short or self.cold else self.scheduled.unroll
 

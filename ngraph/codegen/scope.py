@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ngraph.codegen import math as scalar
 from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.lanes import leading, meet_all
-from ngraph.codegen.text import IRValue, counting
+from ngraph.codegen.text import IRValue, constant, counting
 from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Bin, ExprLike
@@ -52,7 +52,10 @@ class ScopedTable(dict[Any, Any]):
 
 
 class Open(NamedTuple):
-    """An open loop: it stands at `base` + `offset`; `units` of the tile from there, in the last of which `left` places if it is cut."""
+    """An open loop: it stands at `base` + `offset`; `units` of the tile from there, in the last of which `left` places if it is cut.
+
+    Of rows, `left` are inside, all of them or all but the last.
+    """
 
     base: IRValue | None
     offset: int
@@ -168,11 +171,23 @@ class Scope:
             for j in columns:
                 yield i, j
 
-    def step(self, d: Loop, i: int, j: int) -> int:
-        """Returns the offset of a tile position along a loop."""
+    def step(self, d: Loop, i: int, j: int) -> Whole:
+        """Returns the offset of a tile position along a loop. A row that is not inside is the one before."""
         if d is self.tile.across:
             return j * self.lanes if d is self.vec else j
-        return i if d is self.tile.tile else 0
+        if d is not self.tile.tile:
+            return 0
+        return i if self.cut_row(i) is None else plus(self.w, self.cut_row(i) or 0, -1)
+
+    def cut_row(self, i: int) -> Whole | None:
+        """Returns the number of rows inside, where row i may be none of them."""
+        o = self.opened.get(self.tile.tile) if self.tile.tile is not self.tile.vector else None  # type: ignore[arg-type]  # no loop is None
+        return o.left if o is not None and i == o.units - 1 else None
+
+    def row_inside(self, i: int) -> IRValue | None:
+        """Whether row i is inside; None where it is in every call."""
+        rows = self.cut_row(i)
+        return None if rows is None else self.w.op("icmp sgt", register(rows), constant(i, dtypes.int64), dtype=dtypes.bool_)
 
     def left(self, j: int) -> Whole:
         """Returns the number of lanes of a step that are inside."""
@@ -224,7 +239,7 @@ class Scope:
                 total = plus(w, total, times(w, self.kernel.at[d.parts[0][0]], number(c)))
                 continue
             o = self.opened[d]
-            offset = o.offset + self.step(d, i, j)
+            offset = plus(w, o.offset, self.step(d, i, j))
             total = plus(w, total, times(w, offset if o.base is None else plus(w, o.base, offset), number(c)))
         if self.vec is None or lanes == 0:
             return total

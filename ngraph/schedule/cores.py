@@ -19,7 +19,7 @@ from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.program.program import AxisId
 from ngraph.schedule.cost import extent, seconds
 from ngraph.schedule.cpu import schedule_kernel
-from ngraph.schedule.form import ScheduledKernel, ScheduledStage
+from ngraph.schedule.form import ScheduledKernel
 from ngraph.targets import Cpu
 from ngraph.targets.tuning import PLANNED_CORES
 from ngraph.tensors.index import affine, loop_variant_axes
@@ -36,16 +36,7 @@ def share_out(plan: Plan, machine: Cpu) -> Plan:
 
 def order_of_sums(kernel: ScheduledKernel) -> tuple[tuple[Any, ...], ...]:
     """The order in which the sums of each version and stage are added up: their loops, and how many vectors of how many lanes lie along."""
-    return tuple([tuple(map(_order, version.stages)) for version in kernel.versions])
-
-
-def _order(s: ScheduledStage) -> tuple[Any, ...]:
-    if not s.stage.combine:
-        return ()
-    tile, loops = s.tile, tuple([loop.parts for loop in s.sums])
-    vector = (tile.vector.parts, tile.lanes) if tile.vector in s.reduced and tile.vector is not None else None
-    across = (tile.across.parts, tile.columns) if tile.across in s.reduced and tile.across is not None else None
-    return loops, vector, across
+    return tuple([tuple([stage.order_of_sums for stage in version.stages]) for version in kernel.versions])
 
 
 def _shared(plan: Plan, step: PlanStep, target: Cpu) -> PlanStep:

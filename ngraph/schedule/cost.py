@@ -40,11 +40,12 @@ def seconds(kernel: ScheduledKernel) -> float:
     machine = kernel.target
     assert isinstance(machine, Cpu)
     work = moved = 0.0
-    for version in kernel.versions:
+    general = kernel.bounded(None)
+    for version in general:
         items = _items(kernel, version)
         stages = [_StageCost(s) for s in version.stages]
         work += items * sum([s.instructions() / _places(kernel.grid[s.stage.stage.depth :]) for s in stages])
-        if version is kernel.versions[0]:
+        if version is general[0]:
             moved = sum([moving / rate for moving, rate in _moving(kernel, stages, machine)])
     started = CALL_COST + WORK_ITEM_COST * _places(kernel.grid)
     work /= machine.vector_speed

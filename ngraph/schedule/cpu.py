@@ -20,6 +20,7 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.address import KernelAddresses, StageAddresses, dense, inside_expressions
 from ngraph.schedule.form import (
     Access,
+    LengthBound,
     Loop,
     Place,
     PrefetchAhead,
@@ -31,16 +32,19 @@ from ngraph.schedule.form import (
     Version,
 )
 from ngraph.schedule.linear import Forms
-from ngraph.schedule.search import AccessDescriptor, LoopSchedule, View, schedule
+from ngraph.schedule.search import AccessDescriptor, LoopSchedule, View, cost, schedule, summing_alike
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     ALIGNMENT,
+    BOUNDED_PARTS,
     MAX_HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
     MAX_PEELED_AXES,
     MAX_STACK_BYTES,
     MAX_UNROLLED_STEPS,
+    MIN_BOUNDED_GAIN,
+    MIN_BOUNDED_SHARE,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
     MIN_WORK_ITEMS_TO_PREFETCH,
@@ -62,13 +66,15 @@ def schedule_kernel(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View
 Choose = Callable[[Sequence[Loop], Sequence[Loop]], StageChoice]
 
 
-def chosen_kernel(plan: Plan, kernel: Kernel, target: Cpu, choices: Sequence[Choose]) -> ScheduledKernel:
+def chosen_kernel(
+    plan: Plan, kernel: Kernel, target: Cpu, choices: Sequence[Choose], bounds: Sequence[LengthBound] = ()
+) -> ScheduledKernel:
     """The kernel with these choices: functions of the free and the reduced loops, one for each stage of each version.
 
-    Raises ProgramError where they are of another kernel.
+    bounds: those of the first versions. Raises ProgramError where choices are of another kernel.
     """
     given = iter(choices)
-    made = _Scheduler(plan, kernel, target, {}, given).scheduled()
+    made = _Scheduler(plan, kernel, target, {}, given).scheduled(bounds)
     if sum([len(v.stages) for v in made.versions]) != len(choices):
         raise ProgramError(f"a kernel with {len(made.versions)} versions of {len(kernel.stages)} stages is given {len(choices)} schedules")
     return made
@@ -102,6 +108,9 @@ class _Scheduler(KernelAddresses):
         self.views: dict[View, None] = {}  # in order
         self.cut: dict[AxisId, int] = {}
         self.cold = False
+        self.bound: LengthBound | None = None  # of the versions that are being made
+        self.like: list[LoopSchedule] = []  # the schedules of stages that these have to add up like, the first one first
+        self.looked: list[View] = []  # the views of their stages
         self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
         self.places, self.walks, self.scratch = self._locals()
         counts = [d.extent for d in self.grid.values()]
@@ -110,14 +119,57 @@ class _Scheduler(KernelAddresses):
             len(kernel.stages) > 1 and bool(counts) and len(known) == len(counts) and math.prod(known) >= MIN_WORK_ITEMS_TO_PREFETCH
         )
 
-    def scheduled(self) -> ScheduledKernel:
-        versions = tuple(self._versions(self._short_ends()))
+    def scheduled(self, bounds: Sequence[LengthBound] = ()) -> ScheduledKernel:
+        """The kernel with versions for the lengths of these bounds, or for those for which it pays where nothing is chosen for it."""
+        versions = [v for bound in (*bounds, None) for v in self._bounded(bound)]
+        if self.choices is None and not self.picks:
+            versions = [*self._shorter(versions), *versions]
         strides = {b: self.strides(b) for b in dict.fromkeys((*self.kernel.sources, *self.kernel.targets, *self.places))}
         return ScheduledKernel(
-            self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, versions, tuple(self.views), self.target
+            self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, tuple(versions), tuple(self.views), self.target
         )
 
     # ---- versions
+
+    def _bounded(self, bound: LengthBound | None, like: Sequence[Version] = ()) -> list[Version]:
+        """The versions of a bound. `like`: those that they have to add up like."""
+        self.bound, self.like, self.looked = bound, [s.chosen for v in like for s in v.stages], []
+        self.touched.clear()
+        return list(self._versions(self._short_ends()))
+
+    def _shorter(self, general: list[Version]) -> list[Version]:
+        """The versions for lengths far below the assumed one of an axis, the shortest first; none where they gain little or sum otherwise.
+
+        They are for the axis of open length along which the kernel gains most.
+        """
+        whole = sum([k.seconds for k in self.plan.every if type(k) is Kernel])
+        if self.kernel.seconds < MIN_BOUNDED_SHARE * whole:
+            return []
+        inner = [d for s in general[0].stages if s.stage.combine for d in s.free if not isinstance(d.extent, int) and len(d.parts) == 1]
+        best, gained = list[Version](), 0.0
+        for axis in dict.fromkeys([d.parts[0][0] for d in inner]):
+            found, now, gain = list[Version](), general, 0.0
+            for parts in BOUNDED_PARTS:
+                most = self.plan.guess(axis) // parts
+                made = self._bounded(LengthBound(axis, most), general) if most else now
+                before, after = (self._cost(versions[0]) for versions in (now, made))
+                if made is now or before < MIN_BOUNDED_GAIN * after or _orders(made) != _orders(general):
+                    continue
+                found, now, gain = [*made, *found], made, max(gain, before - after)
+            if gain > gained:
+                best, gained = found, gain
+        self.bound, self.like = None, []
+        return best
+
+    def short(self, d: Loop) -> bool:
+        """Whether the versions that are being made are for short lengths of a loop: prices take the mean of these."""
+        if self.bound is None or self.bound.axis != d.parts[0][0] or isinstance(d.extent, int):
+            return False
+        return d.most is None or self.bound.most < d.most
+
+    def _cost(self, version: Version) -> float:
+        """Returns the cost of a version's stages at the lengths that were looked at last."""
+        return sum([cost(view, self.target, s.chosen) for view, s in zip(self.looked, version.stages, strict=False)])
 
     def _short_ends(self) -> list[tuple[AxisId, int]]:
         """The axes whose last block is shorter, with its places; none where there would be too many versions."""
@@ -128,7 +180,8 @@ class _Scheduler(KernelAddresses):
     def _versions(self, ends: list[tuple[AxisId, int]]) -> Iterator[Version]:
         """For each combination of whole and last blocks the stages, all of whose sizes are then known."""
         if not ends:
-            yield Version(dict(self.cut), self.cold, tuple([_StageScheduler(self, s).scheduled() for s in self.kernel.stages]))
+            stages = tuple([_StageScheduler(self, s).scheduled() for s in self.kernel.stages])
+            yield Version(dict(self.cut), self.cold, stages, self.bound)
             return
         (a, short), *others = ends
         count, before = self.grid[a].extent, self.cold
@@ -205,6 +258,7 @@ class _Scheduler(KernelAddresses):
             return []
         found: list[Loop] = []
         likely = self.plan.guess(a) if most is None else min(self.plan.guess(a), max(most, 1))
+        likely = min(likely, self.bound.most) if self.bound is not None and self.bound.axis == a else likely
         every = [1, *[k for k in units if most is None or k < most]]
         uneven = any(not isinstance(size, int) or size % k for k in units)
         for unit, above in zip(every, [*every[1:], size], strict=True):
@@ -385,7 +439,7 @@ class _StageScheduler(StageAddresses):
         view = View(
             tuple(range(len(self.free))),
             tuple(range(len(self.free), len(loops))),
-            tuple([d.most for d in loops]),
+            tuple([None if self.kernel.short(d) else d.most for d in loops]),
             tuple(seen),
             tuple([(k, numbers(deps)) for k, deps in work]),
             tuple([numbers(self.deps[c.line]) for c in stage.combine]),
@@ -394,8 +448,11 @@ class _StageScheduler(StageAddresses):
             numbers([d for d in loops if not isinstance(d.extent, int)]),
             tuple([d.likely for d in loops]),
         )
-        if not self.kernel.cold:
+        if not self.kernel.cold and self.kernel.bound is None:
             self.kernel.views[view] = None
+        self.kernel.looked.append(view)
+        if self.kernel.like:
+            return summing_alike(view, target, self.kernel.like.pop(0))
         return self.kernel.picks.get(view) or schedule(view, target)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:
@@ -496,6 +553,11 @@ class _StageScheduler(StageAddresses):
                 seen.add(place)
                 found.append((a, step))
         return found
+
+
+def _orders(versions: Sequence[Version]) -> list[Any]:
+    """The order in which the sums of each stage of each version are added up."""
+    return [s.order_of_sums for v in versions for s in v.stages]
 
 
 def _known(c: ExprLike) -> int | None:

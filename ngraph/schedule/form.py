@@ -1,7 +1,7 @@
 """The nouns of a scheduled kernel: how a kernel of a plan runs on one kind of machine, as values.
 
     ScheduledKernel = kernel · grid loops · Locals with their places · versions
-    Version         = {axis: places of the block} · cold · stages
+    Version         = {axis: places of the block} · cold · stages · the lengths that it is for
     ScheduledStage  = stage · loops · reads and stores as addresses · LoopSchedule · prefetches
 
 One work item runs the stages one after another for one block of every grid loop. A version is code for blocks of known lengths: the last
@@ -270,6 +270,10 @@ class ScheduledStage:
             return LoopKind.UNROLL
         return LoopKind.REDUCE if d in self.reduced else LoopKind.SERIAL
 
+    def cuts_rows(self, d: Loop) -> bool:
+        """Whether an iteration behind whole tiles may have one row less than it computes."""
+        return d is self.tile.tile and bool(self.stage.combine) and self.block is None
+
     @property
     def spread(self) -> dict[Loop, int]:
         """The loops that are spread over threads, and the numbers by which threads of adjacent places differ."""
@@ -290,6 +294,16 @@ class ScheduledStage:
         return StageChoice(self.chosen, tuple([number[d] for d in self.sums]), self.flattened, self.unroll, tuple(asked))
 
     @property
+    def order_of_sums(self) -> tuple[Any, ...]:
+        """The order in which its sums are added up: their loops, and how many vectors of how many lanes lie along."""
+        if not self.stage.combine:
+            return ()
+        tile, loops = self.tile, tuple([loop.parts for loop in self.sums])
+        vector = (tile.vector.parts, tile.lanes) if tile.vector in self.reduced and tile.vector is not None else None
+        across = (tile.across.parts, tile.columns) if tile.across in self.reduced and tile.across is not None else None
+        return loops, vector, across
+
+    @property
     def reducing(self) -> bool:
         """Whether it has accumulators or reduced axes."""
         return bool(self.stage.combine or self.stage.reduced)
@@ -303,13 +317,25 @@ class ScheduledStage:
         return (*self.reads.values(), *self.stores)
 
 
+class LengthBound(NamedTuple):
+    """The predicate of a version: an axis of open length has at most so many places."""
+
+    axis: AxisId
+    most: int
+
+
 @dataclass(eq=False)
 class Version:
-    """The stages for blocks of these lengths. `cold`: few work items run it, so that its code is short."""
+    """The stages for blocks of these lengths. `cold`: few work items run it, so that its code is short.
+
+    bound   the calls that it is for; None: those that no version before is for. A call has one bound, by its own lengths alone, and all
+            of them add up sums in one order, so that an input gives the same bits whatever comes before it, or beside it in a batch
+    """
 
     blocks: Mapping[AxisId, int]
     cold: bool
     stages: tuple[ScheduledStage, ...]
+    bound: LengthBound | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +374,15 @@ class ScheduledKernel:
     target: Target
     threads: int = 1
     shared: int = 0
+
+    @property
+    def bounds(self) -> tuple[LengthBound | None, ...]:
+        """What the versions are for, the shortest lengths first; None last."""
+        return tuple(dict.fromkeys([v.bound for v in self.versions]))
+
+    def bounded(self, bound: LengthBound | None) -> tuple[Version, ...]:
+        """The versions of a bound: one for each combination of whole and last blocks."""
+        return tuple([v for v in self.versions if v.bound == bound])
 
     @property
     def peeled(self) -> tuple[AxisId, ...]:

@@ -35,7 +35,7 @@ from ngraph.schedule.form import (
     ScheduledStage,
     Version,
 )
-from ngraph.schedule.search import remainders, segments
+from ngraph.schedule.search import open_segments, segments
 from ngraph.tensors.index import Load
 from ngraph.tensors.scalars import COMBINE, elementwise
 
@@ -172,7 +172,8 @@ class ScheduleRun(PlanRun):
     def version(self, scheduled: ScheduledKernel, blocks: Mapping[AxisId, int]) -> Version:
         """The version for a work item's blocks."""
         sizes = {a: min(b, self.length(a) - blocks[a] * b) for a, b in scheduled.kernel.loops}
-        found = [v for v in scheduled.versions if all(sizes[a] == n for a, n in v.blocks.items())]
+        bound = next(b for b in scheduled.bounds if b is None or self.length(b.axis) <= b.most)
+        found = [v for v in scheduled.bounded(bound) if all(sizes[a] == n for a, n in v.blocks.items())]
         if len(found) != 1:
             raise ProgramError(f"{len(found)} versions of a kernel are for blocks of {sizes}")
         return found[0]
@@ -223,6 +224,7 @@ class _StageRun:
         self.tails = () if scheduled.block is None else scheduled.block.tails
         used = math.prod([d.extent for d in self.spread if isinstance(d.extent, int)])
         self.mask = self.threads < max(used, 1)  # lanes and threads inside
+        self.rows = np.ones((1, 1, 1, 1), bool)  # and rows
 
     def run_all(self) -> None:
         """The stage, after the barrier before it."""
@@ -302,15 +304,10 @@ class _StageRun:
                     with self.opened(d, i, size, left):
                         yield
             return
-        at = 0
-        for size in remainders(units):
-            while n - at >= unit * size:
-                with self.opened(d, at, size, None):
+        for first, last, size, left in open_segments(n, unit, units, self.scheduled.cuts_rows(d)):
+            for i in range(first, last, unit * size):
+                with self.opened(d, i, size, left):
                     yield
-                at += unit * size
-        if at < n:
-            with self.opened(d, at, 1, n - at):
-                yield
 
     @contextmanager
     def covering(self, d: Loop | None, total: int, unknown: bool = False) -> Iterator[None]:
@@ -329,7 +326,9 @@ class _StageRun:
         if d is self.tile.across:
             counter = counter + np.arange(units).reshape(1, -1, 1, 1) * (self.tile.lanes if d is self.tile.vector else 1)
         elif d is self.tile.tile:
-            counter = counter + np.arange(units).reshape(-1, 1, 1, 1)
+            rows = np.arange(units).reshape(-1, 1, 1, 1)
+            counter = counter + (rows if left is None else np.minimum(rows, left - 1))
+            self.rows = self.rows if left is None else rows < left
         if d is self.tile.vector:
             lanes = np.arange(self.tile.lanes).reshape(1, 1, -1, 1)
             counter = counter + lanes
@@ -339,6 +338,8 @@ class _StageRun:
         self.at[d], self.units[d] = counter, units
         yield
         self.mask = mask
+        if d is self.tile.tile:
+            self.rows = np.ones((1, 1, 1, 1), bool)
         del self.at[d], self.units[d]
 
     # ---- sums
@@ -549,7 +550,7 @@ class _StageRun:
         values = {k: lines[self.stage.to[k].line] for k in which}  # all values come before the first store: buffers may share memory
         for k, value in values.items():
             a, s = self.scheduled.stores[k], self.stage.to[k]
-            ok = self.holds(a.predicate, lines)
+            ok = self.holds(a.predicate, lines) & self.rows
             if self.tile.vector in a.deps | self.scheduled.deps[s.line] or self.scheduled.block is not None:
                 ok = ok & self.mask
             ok, at, value, thread = np.broadcast_arrays(ok, self.address(a, lines), value, self.threads)

@@ -19,6 +19,7 @@ from ngraph.targets.tuning import (
     MAX_COLUMNS,
     MAX_READ_STREAMS,
     MAX_SHUFFLED_STEP,
+    MIN_CUT_ROWS,
     MIN_LOOP_BODY,
     SCATTERED_LANE_COST,
     SPARE_REGISTERS,
@@ -93,6 +94,18 @@ def schedule(view: View, m: Cpu) -> LoopSchedule:
     return best._replace(order=_order(view, m, best))
 
 
+def cost(view: View, m: Cpu, s: LoopSchedule) -> float:
+    """The cost of all elements by a schedule, in vector instructions."""
+    return _cost(view, m, s) * math.prod([size(view, d) for d in (*view.free, *view.reduced)])
+
+
+def summing_alike(view: View, m: Cpu, like: LoopSchedule) -> LoopSchedule:
+    """The cheapest schedule of those with the same vectors that add up in the same order as another one."""
+    alike = [s for s in _candidates(view, m) if s.vector == like.vector and _sums(view, s) == _sums(view, like)]
+    best = min([like, *alike], key=lambda s: _cost(view, m, s))
+    return best._replace(order=_order(view, m, best))
+
+
 def scalar(view: View, m: Cpu) -> LoopSchedule:
     """The schedule without vectors and tiles, which has the shortest code."""
     bare = LoopSchedule(1, None)
@@ -144,9 +157,37 @@ def segments(n: int, unit: int, units: int) -> list[Segment]:
     return found
 
 
-def remainders(units: int) -> list[int]:
-    """The steps of the iterations of a loop whose length is open: whole ones, then what is left by halves, each at most once."""
-    return [units, *[1 << k for k in range((units - 1).bit_length())][::-1]]
+class OpenStep(NamedTuple):
+    """Iterations of a loop whose length is open, of `units` steps each; one runs where at least `least` are left."""
+
+    units: int
+    least: int
+
+
+def remainders(units: int, rows: bool = False) -> list[OpenStep]:
+    """The iterations of a loop whose length is open: whole ones, then what is left by halves.
+
+    rows: the loop is one of a tile's rows, each with sums of its own. There an iteration of `MIN_CUT_ROWS` or more takes one row less, too:
+    the last row is then the one before, and is not stored. Three rows are one pass over what they share, not two.
+    """
+    halves = [1 << k for k in range((units - 1).bit_length())][::-1]
+    if rows and units == MIN_CUT_ROWS:
+        halves.insert(0, units)
+    return [OpenStep(units, units), *[OpenStep(k, k - (rows and k >= MIN_CUT_ROWS)) for k in halves]]
+
+
+def open_segments(n: int, unit: int, units: int, rows: bool = False) -> list[Segment]:
+    """A loop over n places whose length is open, as `remainders` cuts it; `left`: rows of an iteration that has one less, or lanes."""
+    found, first = [], 0
+    for k, least in remainders(units, rows):
+        count = max((n - first) // unit + k - least, 0) // k
+        cut = first + count * k * unit > n  # the last iteration has one row less
+        if count - cut:
+            found.append(Segment(first, first + (count - cut) * k * unit, k))
+        if cut:
+            found.append(Segment(first + (count - 1) * k, n, k, k - 1))
+        first = min(first + count * k * unit, n)
+    return [*found, *([Segment(first, n, 1, n - first)] if first < n else [])]
 
 
 def size(view: View, d: D) -> int:
@@ -246,7 +287,7 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
     for d in (s.tile, columns):
         if d is not None and view.sizes[d] is None and s.units(d) > 1:
-            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, size(view, d))
+            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, size(view, d), d == s.tile and bool(view.sums))
         elif d is not None:
             steps = -(-size(view, d) // (s.lanes if d is v else 1))
             together *= steps / -(-steps // s.units(d))
@@ -286,16 +327,15 @@ def _lanes_used(lanes: int, likely: int) -> float:
 
 
 @lru_cache(1024)
-def _units_used(units: int, lanes: int, short: float, likely: int) -> float:
+def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool) -> float:
     """Returns the steps that a whole iteration along a loop of open length is worth: the mean over lengths up to twice the likely one.
 
     What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
     """
     steps = cost = 0.0
     for n in range(1, max(2 * likely // lanes, 1) + 1):
-        rest = n % units
         steps += n
-        cost += n // units + sum([max(k / units, short) for k in remainders(units)[1:] if rest & k])
+        cost += n // units + sum([max(x.units / units, short) for x in open_segments(n % units, 1, units, rows)])
     return steps / cost
 
 

@@ -19,7 +19,8 @@
 Plans stand as they do in the text of plans. A loop says its axes, its places and how it runs: `vector` lanes, `rows` and `columns` of the
 register tile, `steps` of a sum that are written out, `listed` where loops run as one over listed offsets. `for K // 16` goes over blocks of
 16 places, and `for H, W` over two axes as one. A loop whose places come with a call says how it ends: `left 4 2 1 masked` are steps of the
-tile that each run at most once, then a vector of which a part is masked. Indentation is for readers.
+tile that each run at most once, then a vector of which a part is masked; 4 or more rows with sums may be one row less. Indentation is
+for readers. Behind `when Len(N) <= 4` stand the versions for such lengths; those behind `otherwise` are for all that none before is for.
 
 A kernel for a graphics processor says how many `threads` run a work item. A loop's places are taken by threads (`thread`), lanes of a warp
 (`warp`) or warps (`group`); `mask` and `skip` list the predicates that cut off what lies behind a block's end; `copy` fills the tile of a
@@ -48,6 +49,7 @@ from ngraph.schedule.form import (
     BlockNumber,
     BlockStart,
     CopyChoice,
+    LengthBound,
     Loop,
     LoopChoice,
     LoopKind,
@@ -94,7 +96,10 @@ class _SchedulePrinter(_PlanPrinter):
         scheduled = self.scheduled.kernels[k]
         head, *locals_ = self.kernel_head(k)
         out = [head, *([f"threads {scheduled.threads}"] if scheduled.threads > 1 else []), *locals_]
+        bounds = scheduled.bounds
         for version in scheduled.versions:
+            if len(bounds) > 1 and version is scheduled.bounded(version.bound)[0]:
+                out.append("otherwise" if version.bound is None else f"when Len({self.axis(version.bound.axis)}) <= {version.bound.most}")
             if scheduled.peeled:
                 out.append(self.version(version))
             for stage in version.stages:
@@ -165,7 +170,7 @@ class _SchedulePrinter(_PlanPrinter):
         how += f" columns {s.tile.columns}" if d is s.tile.across and not (s.block is not None and d is s.tile.vector) else ""
         how += f" {d.spread}" if d.spread is not None else ""
         if s.block is None and not isinstance(d.extent, int) and d.lower is None:
-            how += "".join([f" {word}" for word in _ending(s.tile.units(d), d is s.tile.vector)])
+            how += "".join([f" {word}" for word in _ending(s.tile.units(d), d is s.tile.vector, s.cuts_rows(d))])
         return f"{name} = {self.whole_number(d.extent)}{how}"
 
     def access(self, s: ScheduledStage, a: Any) -> str:
@@ -183,9 +188,9 @@ def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] 
     return _ScheduleParser(source, targets, arrays or {}).whole_schedule()
 
 
-def _ending(units: int, vector: bool) -> list[str]:
+def _ending(units: int, vector: bool, rows: bool) -> list[str]:
     """Returns what is said of the end of a loop of open length: the shorter steps, and whether a masked vector follows."""
-    steps = [str(k) for k in remainders(units)[1:]]
+    steps = [str(x.units) for x in remainders(units, rows)[1:]]
     return (["left", *steps] if steps else []) + ["masked"] * vector
 
 
@@ -198,6 +203,8 @@ class _LoopLine:
     words: Mapping[str, int]
     reduced: bool
     token: int
+    ends: int  # the token at which its end is said
+    ending: tuple[str, ...]
 
 
 class _StageLines(NamedTuple):
@@ -218,6 +225,7 @@ class _ScheduleParser(_PlanParser):
         super().__init__(source, arrays)
         self.targets = targets
         self.threads: dict[Stage, int] = {}  # of the kernel, by its first stage
+        self.bounds: dict[Stage, list[LengthBound]] = {}  # of the kernel's versions but the last ones
         self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
 
     def whole_schedule(self) -> ScheduledPlan:
@@ -243,7 +251,8 @@ class _ScheduleParser(_PlanParser):
             made: ScheduledKernel = gpu.chosen_kernel(plan, kernel, target, threads, [lines.block for lines in shown])
         else:
             assert isinstance(target, Cpu)
-            made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
+            bounds = self.bounds[kernel.stages[0]] if kernel.stages else []
+            made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown], bounds)
         for lines, stage in zip(shown, [s for v in made.versions for s in v.stages], strict=True):
             modes = [a.mode for a in stage.accesses]
             if modes != [mode for mode, _ in (*lines.reads.values(), *lines.stores)]:
@@ -309,9 +318,15 @@ class _ScheduleParser(_PlanParser):
 
     def stages(self) -> tuple[Stage, ...]:
         first: list[Stage] = []
+        bounds: list[LengthBound] = []
         version = 0
         threads, self.given_threads = self.given_threads, 1
-        while self.tokens[self.k] in ("version", "stage"):
+        while self.tokens[self.k] in ("when", "otherwise", "version", "stage"):
+            if self.accept("when"):
+                bounds.append(self.bound())
+                self.end_of_line()
+            elif self.accept("otherwise"):
+                self.end_of_line()
             if self.accept("version"):
                 self.skip_to()  # which blocks have versions follows from lengths
                 self.end_of_line()
@@ -326,8 +341,17 @@ class _ScheduleParser(_PlanParser):
             first = first or here
             version += 1
         if first:
-            self.threads[first[0]] = threads
+            self.threads[first[0]], self.bounds[first[0]] = threads, bounds
         return tuple(first)
+
+    def bound(self) -> LengthBound:
+        """The lengths that versions are for."""
+        for expected in ("Len", "("):
+            self.expect(expected)
+        axis = self.axis()
+        for expected in (")", "<", "="):
+            self.expect(expected)
+        return LengthBound(axis, self.integer())
 
     def kernel_facts(self) -> None:
         if self.accept("threads"):
@@ -365,6 +389,11 @@ class _ScheduleParser(_PlanParser):
                     if made.read is not None:
                         reads[n] = self.access()
             self.end_of_line()
+        for line in loops:
+            units, rows = line.words.get("rows", line.words.get("columns", 1)), "rows" in line.words and bool(sums)
+            ending = _ending(units, "vector" in line.words, rows)
+            if line.ending and list(line.ending) != ending:
+                self.fail(f"the end of a loop with this tile is {' '.join(ending) or 'not said'}", line.ends)
         stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)
         return stage, _StageLines(tuple(loops), block, reads, stores)
 
@@ -424,16 +453,14 @@ class _ScheduleParser(_PlanParser):
         while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed", *SPREAD):
             word = self.word("how the loop runs")
             words[word] = 1 if word in ("listed", *SPREAD) else self.integer()
-        first, ending = self.k, _ending(words.get("rows", words.get("columns", 1)), "vector" in words)
+        first = self.k
         while self.tokens[self.k] in ("left", "masked"):
             if self.accept("left"):
                 while self.tokens[self.k].isdigit():
                     self.k += 1
             else:
                 self.k += 1
-        if self.k > first and list(self.tokens[first : self.k]) != ending:
-            self.fail(f"the end of a loop with this tile is {' '.join(ending) or 'not said'}", first)
-        return _LoopLine(tuple(parts), extent, words, reduced, token)
+        return _LoopLine(tuple(parts), extent, words, reduced, token, first, tuple(self.tokens[first : self.k]))
 
     def part(self) -> tuple[AxisId, int]:
         a = self.axis()

@@ -3,6 +3,7 @@
 A scheduled plan is valid if its plan is, and in every stage of every kernel
 
     each loop of the stage runs once, sums inside the free loops; digits of an axis cover its block without a gap or an overlap
+    versions are for all lengths, and their sums are added up in one order
     loops over an axis of open length have as many places as it has in a block, at every length
     vectors have lanes that the target has; no loop is a vector and a row, or a vector and the columns beside it; sums in order run one
       term after the other; lanes that fold values into memory do not meet
@@ -90,6 +91,7 @@ class _KernelCheck:
         self.threads()
         for b, strides in self.scheduled.strides.items():
             self.strides(b, strides)
+        self.bounds()
         kernel = self.here
         for version in self.scheduled.versions:
             if len(version.stages) != len(self.scheduled.kernel.stages):
@@ -102,6 +104,26 @@ class _KernelCheck:
             self.here = kernel
             self.barriers(version)
         self.here = kernel
+
+    def bounds(self) -> None:
+        """The versions are for all lengths, each bound for longer ones than the one before, with sums that are added up in one order."""
+        *bounds, last = self.scheduled.bounds
+        found = [b for b in bounds if b is not None]
+        if last is not None or len(found) < len(bounds):
+            self.fail("the last versions have a bound, and no version is for longer lengths")
+        for a, b in itertools.pairwise(found):
+            if a.axis != b.axis or a.most >= b.most:
+                self.fail(f"versions for up to {b.most} places of {b.axis} stand behind those for up to {a.most} of {a.axis}")
+        general = self.scheduled.bounded(None)
+        for bound in found:
+            if self.plan.axes.get(bound.axis) is None or isinstance(self.plan.axes[bound.axis], int):
+                self.fail(f"versions are for lengths of {bound.axis}, which has no open length")
+            mine = self.scheduled.bounded(bound)
+            if [v.blocks for v in mine] != [v.blocks for v in general]:
+                self.fail(f"the versions for up to {bound.most} places of {bound.axis} are for other blocks than those for more")
+            for v, other in zip(mine, general, strict=True):
+                if [s.order_of_sums for s in v.stages] != [s.order_of_sums for s in other.stages]:
+                    self.fail(f"sums of up to {bound.most} places of {bound.axis} are added up in another order than those of more")
 
     # ---- memory
 
@@ -312,8 +334,8 @@ class _KernelCheck:
                 size, below = length if block is None else min(length - number * block, block), 1
                 for k, d in enumerate(digits):
                     above = digits[k + 1].unit if k + 1 < len(digits) else size
-                    n = evaluate(d.extent, lambda x, length=length, number=number: number if type(x) is BlockNumber else length)
-                    if d.unit != below or n != -(-above // d.unit):
+                    leaf = partial(_in_block, length, number)
+                    if d.unit != below or evaluate(d.extent, leaf) != -(-above // d.unit):
                         self.fail(f"the loops over {a} cover {_digits([(d.unit, d.extent) for d in digits])}, and {size} places may come")
                     below = above
 
@@ -575,6 +597,11 @@ class _KernelCheck:
                 self.fail(f"stage {k} reads the sums of other warps, and there is no barrier after they are stored")
             if s.partials and any(d in s.free for d in around) and "partials" not in s.block.barriers:
                 self.fail(f"stage {k} stores sums of warps that others may still read, and there is no barrier before")
+
+
+def _in_block(length: int, number: int, x: Leaf) -> int:
+    """A length, or the number of a block along it."""
+    return number if type(x) is BlockNumber else length
 
 
 def _names(loops: Iterable[Loop]) -> str:

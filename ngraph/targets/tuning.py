@@ -42,6 +42,8 @@ SUMS_IN_FLIGHT = 8
 """[accumulators] That hide the latency of an addition. Rule: four cycles, two begin in each."""
 SPARE_REGISTERS = 4
 """[registers] That a tile of accumulators leaves free, half of them beside its columns. Rule: operands and the next operand."""
+MIN_CUT_ROWS = 4
+"""[rows] Of an iteration behind whole tiles that takes one row less, too. Rule: two rows less are half of it, which has code of its own."""
 MAX_COLUMNS = 4
 """[vectors] Of a tile without rows. Rule: more hide no more latency, see SUMS_IN_FLIGHT."""
 MAX_READ_STREAMS = 8
@@ -93,6 +95,13 @@ MAX_HOT_BLOCKS = 2
 """[blocks] Along an axis up to which the last one is written for speed. Limit: code size."""
 MIN_WORK_ITEMS_TO_PREFETCH = 16
 """[work items] From which on what the next one reads is prefetched. Rule: fewer are over before memory answers."""
+
+BOUNDED_PARTS = (4, 16)
+"""[parts] Of an assumed length, up to which lengths have a schedule of their own. Limit: code size, a third of which is for each."""
+MIN_BOUNDED_GAIN = 1.1
+"""[times] That the schedule for longer lengths takes, for another one to be compiled. Rule: predictions are no better than a tenth."""
+MIN_BOUNDED_SHARE = 0.02
+"""[of the time of a plan] Of a kernel, for it to have schedules by lengths. Limit: time to compile."""
 
 # ---- cores
 

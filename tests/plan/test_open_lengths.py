@@ -1,19 +1,23 @@
-"""Plans for lengths that calls bring: what is assumed, work items for short lengths, tiles for the assumed ones, values at odd lengths."""
+"""Plans for lengths that calls bring: what is assumed; work items, schedules and tiles for short and assumed ones; values at odd ones."""
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ParseError
+from ngraph.errors import ParseError, ProgramError
 from ngraph.op_graph.expr import Len
-from ngraph.plan import Kernel, plan
+from ngraph.plan import Kernel, arrays, plan
+from ngraph.schedule import cpu
 from ngraph.schedule.cpu import schedule_plan
+from ngraph.schedule.interpret import interpret
 from ngraph.schedule.search import AccessDescriptor, View, schedule
 from ngraph.schedule.text import parse, text
+from ngraph.schedule.verify import verify
 from ngraph.targets import TARGETS, runnable
 
 V4 = TARGETS["x86-64-v4"]
@@ -79,8 +83,8 @@ def test_a_schedule_says_how_loops_of_open_length_end():
 @pytest.mark.parametrize("target", runnable())
 def test_values_at_lengths_around_each_tile(target, monkeypatch):
     monkeypatch.setenv("NGRAPH_TARGET", target)
-    with ngt.allocate_transformer("cpu") as cpu:
-        call = cpu.computation(*pictures(17))
+    with ngt.allocate_transformer("cpu") as transformer:
+        call = transformer.computation(*pictures(17))
         for length in (0, 1, 2, 3, 4, 5, 7, 8, 11, 13):
             given = np.random.default_rng(length).standard_normal((length, 17, 17, 64)).astype("f")
             expected = np.maximum(given.astype("d") @ WEIGHTS.T.astype("d"), 0)
@@ -98,3 +102,92 @@ def test_a_vector_of_a_short_assumed_length_is_not_the_only_one(columns):
     with ngt.make_transformer_factory("cpu")() as transformer:
         f = transformer.computation(ng.contract(x, y, over=[terms]), x, y, z)
         np.testing.assert_allclose(f(a, b, c), a @ b, rtol=1e-4, atol=1e-5)
+
+
+SUMMED = np.random.default_rng(1).standard_normal((160, 64)).astype("f") / 10
+
+
+def rows_of_five(summed=160):
+    """w · x at five places of each of N rows, and the input: of few rows a tile has more columns."""
+    n, p, c, k = [ng.make_axis(m, name=a) for a, m in zip("NPCK", (None, 5, summed, 64), strict=True)]
+    given = ng.placeholder([n, p, c])
+    return ng.axes_with_order(ng.relu(ng.contract(given, ng.constant(SUMMED[:summed], [c, k]), over=[c])), [n, p, k]), given
+
+
+def bounded(made):
+    return [k for k in made.kernels.values() if len(k.bounds) > 1]
+
+
+def test_a_kernel_has_schedules_for_short_lengths_where_they_pay(monkeypatch):
+    made = verify(schedule_plan(planned(*rows_of_five()), V4))
+    (kernel,) = bounded(made)
+    assert len(kernel.bounds) <= 3 and kernel.bounds[-1] is None
+    tiles = [kernel.bounded(bound)[0].stages[-1].tile for bound in kernel.bounds]
+    assert tiles[0].rows < tiles[-1].rows and tiles[0].columns > tiles[-1].columns
+    shown = text(made, origins=False)
+    assert re.search(r"when Len\(N\) <= 4\n", shown) and "\notherwise\n" in shown
+    assert text(parse(shown, {"x86-64-v4": V4}, arrays(made.plan)), origins=False) == shown
+    for wrong in (shown.replace("when Len(N) <= 4", "when Len(N) < 4"), shown.replace("when Len(N) <= 4", "when N <= 4")):
+        with pytest.raises(ParseError):
+            parse(wrong, {"x86-64-v4": V4}, arrays(made.plan))
+    for name, value in (("MIN_BOUNDED_SHARE", 1.01), ("MIN_BOUNDED_GAIN", 100.0)):  # of the plan; of the time
+        with monkeypatch.context() as changed:
+            changed.setattr(cpu, name, value)
+            assert not bounded(schedule_plan(made.plan, V4))
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 5, 16, 17, 31])
+def test_the_schedule_of_a_length_gives_the_oracles_values(length):
+    made = schedule_plan(planned(*rows_of_five(7)), V4)
+    (axis,) = [a for a in made.plan.axes if made.plan.axes[a] == Len(a)]
+    given = np.random.default_rng(length).standard_normal((length, 5, 7)).astype("f")
+    (got,), _ = interpret(made, [given], lengths={axis: length})
+    np.testing.assert_allclose(got, np.maximum(given.astype("d") @ SUMMED[:7], 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", runnable())
+def test_a_row_has_the_same_bits_in_every_batch(target, monkeypatch):
+    """Whatever the schedule is that the length of a call chooses, and whatever calls came before it."""
+    monkeypatch.setenv("NGRAPH_TARGET", target)
+    given = np.random.default_rng(5).standard_normal((70, 5, 160)).astype("f")
+    with ngt.allocate_transformer("cpu") as transformer:
+        call = transformer.computation(*rows_of_five())
+        whole = np.array(call(given))
+        np.testing.assert_allclose(whole, np.maximum(given.astype("d") @ SUMMED, 0), rtol=1e-4, atol=1e-5)
+        for length in (3, 70, 1, 17, 16, 2, 5, 4, 0, 7, 3):
+            np.testing.assert_array_equal(call(given[:length]), whole[:length])
+
+
+def without_longer_lengths(kernel):
+    kernel.versions = kernel.bounded(kernel.bounds[0])
+
+
+def longer_lengths_first(kernel):
+    first = kernel.bounded(kernel.bounds[0])
+    kernel.versions = (*[replace(v, bound=v.bound._replace(most=99)) for v in first], *kernel.versions)
+
+
+def lengths_of_a_known_axis(kernel):
+    other = next(a for a in kernel.kernel.stages[-1].free if a.startswith("P"))
+    kernel.versions = tuple([v if v.bound is None else replace(v, bound=v.bound._replace(axis=other)) for v in kernel.versions])
+
+
+def sums_in_another_order(kernel):
+    stage = kernel.bounded(kernel.bounds[0])[0].stages[-1]
+    stage.sums = stage.sums[::-1] if len(stage.sums) > 1 else (replace(stage.sums[0], parts=(("C", 2, 80), ("C", 1, 2))),)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (without_longer_lengths, "no version is for longer lengths"),
+        (longer_lengths_first, "stand behind those for up to 99"),
+        (lengths_of_a_known_axis, "which has no open length"),
+        (sums_in_another_order, "in another order than those of more"),
+    ],
+)
+def test_verify_alone_catches_a_wrong_choice_by_lengths(mistake, message):
+    made = verify(schedule_plan(planned(*rows_of_five()), V4))
+    mistake(bounded(made)[0])
+    with pytest.raises(ProgramError, match=message):
+        verify(made)

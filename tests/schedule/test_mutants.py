@@ -8,13 +8,14 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ProgramError
+from ngraph.op_graph.expr import Len
 from ngraph.plan import plan
 from ngraph.plan.kernels import Local
 from ngraph.schedule import interpret as interpreter
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.form import Place, PrefetchAhead
 from ngraph.schedule.interpret import interpret
-from ngraph.schedule.search import Segment, segments
+from ngraph.schedule.search import Segment, open_segments, segments
 from ngraph.schedule.verify import verify
 from ngraph.targets import TARGETS
 
@@ -197,6 +198,28 @@ def test_verify_alone_catches_what_leaves_out_places_of_open_lengths(mistake, me
     mistake(scheduled)
     with pytest.raises(ProgramError, match=message):
         verify(scheduled)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda *given: [x._replace(left=None) for x in open_segments(*given)],  # a row too many is stored
+        lambda *given: [x for x in open_segments(*given) if x.left is None],  # cut rows and vectors do not run
+        lambda *given: [x._replace(left=x.left and max(x.left - 1, 1)) for x in open_segments(*given)],
+    ],
+)
+def test_a_wrong_tail_of_open_rows_is_caught(monkeypatch, wrong):
+    scheduled = opened()
+    a, b = (np.random.default_rng(3).standard_normal(shape).astype(np.float32) for shape in ((7, 5), (5, 19)))
+    lengths = dict(zip([a for a in scheduled.plan.axes if scheduled.plan.axes[a] == Len(a)], (7, 5, 19), strict=True))
+    (got,), _ = interpret(scheduled, [a, b], lengths=lengths)
+    np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(interpreter, "open_segments", wrong)
+    try:
+        (got,), _ = interpret(scheduled, [a, b], lengths=lengths)
+    except ProgramError:
+        return
+    assert not np.allclose(got, a @ b, rtol=1e-4, atol=1e-5)
 
 
 def test_verify_catches_work_items_that_store_in_one_place():
