@@ -142,10 +142,9 @@ class _Scheduler(KernelAddresses):
 
         They are for the axis of open length along which the kernel gains most.
         """
-        whole = sum([k.seconds for k in self.plan.every if type(k) is Kernel])
-        if self.kernel.seconds < MIN_BOUNDED_SHARE * whole:
-            return []
         inner = [d for s in general[0].stages if s.stage.combine for d in s.free if not isinstance(d.extent, int) and len(d.parts) == 1]
+        if not inner or self.kernel.seconds < MIN_BOUNDED_SHARE * sum([k.seconds for k in self.plan.every if type(k) is Kernel]):
+            return []
         best, gained = list[Version](), 0.0
         for axis in dict.fromkeys([d.parts[0][0] for d in inner]):
             found, now, gain = list[Version](), general, 0.0
