@@ -2,7 +2,8 @@
 
     python bench/paired.py REV --files FOLDER [CASE ...]     the models of FOLDER instead, as bench/files.py has them
 
-Prints, for each workload, the median time of a call at REV and here, and the median ratio of neighbouring turns (above 1: faster here).
+Prints, for each workload, the median time of a call at REV and here, the median ratio of neighbouring turns (above 1: faster here), the
+seconds to the first result, and the peak memory of each process.
 Each revision runs in a process of its own, from an empty cache, on the same cores with the same number of threads.
 """
 
@@ -55,6 +56,11 @@ class Revision:
         """The median seconds of a call, of calls that take so long together."""
         return statistics.median(self.ask("time", seconds=seconds)["samples"])
 
+    def memory(self):
+        """The most memory that the process has had, in MiB; the processes that compiled for it are not in it."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
     def close(self):
         self.process.kill()
         self.process.wait()
@@ -84,7 +90,7 @@ class FileRevision(Revision):
 
 
 def measured(kind, homes, workload, threads, rounds, seconds):
-    """The median seconds of a call at each home, the median ratio of neighbouring turns, and the seconds until the first result."""
+    """The median seconds of a call at each home, the median ratio of neighbouring turns, seconds to the first result, peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         sides = [kind(home, workload, threads, os.path.join(folder, str(k))) for k, home in enumerate(homes)]
         try:
@@ -94,11 +100,12 @@ def measured(kind, homes, workload, threads, rounds, seconds):
                 order = sides if k % 2 == 0 else sides[::-1]
                 found = {side: side.time(seconds) for side in order}
                 turns.append([found[side] for side in sides])
+            memory = [side.memory() for side in sides]
         finally:
             for side in sides:
                 side.close()
     before, here = (statistics.median(t[k] for t in turns) for k in (0, 1))
-    return before, here, statistics.median(b / h for b, h in turns), ready
+    return before, here, statistics.median(b / h for b, h in turns), ready, memory
 
 
 def cases(asked):
@@ -131,15 +138,16 @@ def main():
             home = folder
             archive = subprocess.run(["git", "archive", asked.revision, "ngraph", "bench"], cwd=ROOT, check=True, capture_output=True)
             subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
-        print(
-            f"| workload | {asked.revision[:12]} ms | here ms | ratio | ready, before s | here s |\n| --- | --- | --- | --- | --- | --- |"
-        )
+        print(f"| workload | {asked.revision[:12]} ms | here ms | ratio | ready, before s | here s | memory, before MiB | here MiB |")
+        print("| --- " * 8 + "|")
         ratios = []
         for name, workload in every.items():
-            before, here, ratio, ready = measured(kind, (os.path.abspath(home), ROOT), workload, asked.threads, asked.rounds, asked.seconds)
+            homes = os.path.abspath(home), ROOT
+            before, here, ratio, ready, memory = measured(kind, homes, workload, asked.threads, asked.rounds, asked.seconds)
             ratios.append(ratio)
-            print(f"| {name} | {before * 1e3:.4g} | {here * 1e3:.4g} | {ratio:.3f} | {ready[0]:.2f} | {ready[1]:.2f} |", flush=True)
-        print(f"\ngeometric mean {statistics.geometric_mean(ratios):.3f}, lowest {min(ratios):.3f}")
+            more = f"{ready[0]:.2f} | {ready[1]:.2f} | {memory[0]:.1f} | {memory[1]:.1f}"
+            print(f"| {name} | {before * 1e3:.4g} | {here * 1e3:.4g} | {ratio:.3f} | {more} |", flush=True)
+    print(f"\ngeometric mean {statistics.geometric_mean(ratios):.3f}, lowest {min(ratios):.3f}")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ Words: docs/glossary.md.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, Self
+
+from ngraph.parts.deferred import deferred
 
 _NUMPY = os.path.join("numpy", "_core", "")  # decorators of NumPy on the stack between generated code and the caller
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -22,14 +23,26 @@ _OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"
 
 Line = tuple[str, int]  # file, line number
 
+difflib = deferred("difflib")  # most programs have no mistakes
+
 ENDS: set[CodeType] = set()  # functions that no user program calls: the command's
+
+
+class _Owners(dict[str, bool | None]):
+    """What `by_user` says of files, by file."""
+
+    def __missing__(self, file: str) -> bool | None:
+        theirs = None if file.startswith(_PYTHON) and not file.startswith(_OTHERS) else True
+        self[file] = found = False if file.startswith(_OURS) or _NUMPY in file else theirs
+        return found
+
+
+_OWNERS = _Owners()
 
 
 def by_user(file: str) -> bool | None:
     """Whether code of this file is the user's; None for Python's own modules, which may be on the stack in between."""
-    if file.startswith(_OURS) or _NUMPY in file:
-        return False
-    return None if file.startswith(_PYTHON) and not file.startswith(_OTHERS) else True
+    return _OWNERS[file]
 
 
 def user_line() -> Line | None:
@@ -40,7 +53,7 @@ def user_line() -> Line | None:
         if frame.f_code in ENDS:
             return None
         file = frame.f_code.co_filename
-        users = by_user(file)
+        users = _OWNERS[file]  # by_user, without a call for each frame
         if users:
             return (file, frame.f_lineno)
         if users is None:

@@ -92,6 +92,8 @@ class FunctionWriter:
 
     def number(self, e: ExprLike) -> Whole:
         """An expression over lengths and block numbers."""
+        if type(e) is int:
+            return e
         if isinstance(e, Bin):
             return apply(self.w, e.op, self.number(e.a), self.number(e.b))
         if isinstance(e, BlockNumber):

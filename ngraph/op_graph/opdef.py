@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from inspect import Parameter, Signature
 from types import FrameType
 from typing import Any
@@ -222,6 +223,12 @@ def _module_line() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+@cache
+def _meant(fact: str, columns: int) -> str | None:
+    """Returns the field or column that a misspelt fact probably means; `columns`: how many of these there are, they only become more."""
+    return nearest(fact, [*FIELDS, *OPS.columns])
+
+
 def register(record: OpDef, **facts: Any) -> OpDef:
     """Adds a record to the registry, from here or from another package, and its facts to the columns of `OPS`.
 
@@ -229,7 +236,7 @@ def register(record: OpDef, **facts: Any) -> OpDef:
     """
     if record.name in REGISTRY:
         raise ValueError(f"an op record {record.name!r} is registered already")
-    misspelt = {f: meant for f in facts if f not in OPS.columns and (meant := nearest(f, [*FIELDS, *OPS.columns]))}
+    misspelt = {f: meant for f in facts if f not in OPS.columns and (meant := _meant(f, len(OPS.columns)))}
     if misspelt:
         raise ValueError(f"op {record.name}: {', '.join(f'{f} is no fact; did you mean {meant}?' for f, meant in misspelt.items())}")
     if record.lower is not None:

@@ -221,7 +221,7 @@ def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) 
 def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     """Returns the loops along which a stage itself varies."""
     exprs = [e for s in stage.to for e in (*s.index.values(), *s.predicate)] + [e for _, line in stage.lines() for e in line.exprs]
-    return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in loop_variant_axes(e)]))
+    return axes.intersection((*stage.free, *stage.reduced, *loop_variant_axes(*exprs)))
 
 
 PlanStep = Kernel | OpaqueOp

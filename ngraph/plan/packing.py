@@ -70,7 +70,7 @@ class Operand:
         made = [stage.before[n] for n in self.lines]
         exprs = [e for x in made for e in _exprs(x)]
         self.reads = [x.read for x in made if x.read is not None]
-        along = {a for e in exprs for a in loop_variant_axes(e)}
+        along = set(loop_variant_axes(*exprs))
         self.axes = tuple([a for a in space if a in along])
         self.identity_indexed = frozenset([a for a in self.axes if all(windowless(r, a, length) for r in self.reads)])
         self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
@@ -122,7 +122,7 @@ def stride(r: Read, a: AxisId, length: Length) -> float:
     for axis, div, mod in reversed(r.source.dims):
         form = affine(r.index[axis])
         if form is None:
-            total += math.inf if a in set(loop_variant_axes(r.index[axis])) else 0
+            total += math.inf if a in loop_variant_axes(r.index[axis]) else 0
         elif a in form[0]:
             total += form[0][a] * step if div == 1 else 0
         step *= _places(length(axis) or 0, div, mod)
@@ -176,9 +176,7 @@ class Packer:
                     continue
                 for p in [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]:
                     for r in [r for o in p.operands for r in o.reads]:
-                        self.ways.setdefault(r.source, set()).update(
-                            [a for a, e in r.index.items() if p.vector in set(loop_variant_axes(e))]
-                        )
+                        self.ways.setdefault(r.source, set()).update([a for a, e in r.index.items() if p.vector in loop_variant_axes(e)])
         steps: list[PlanStep] = []
         for step in self.plan.steps:
             steps += self.kernel(step) if type(step) is Kernel else [step]

@@ -301,6 +301,7 @@ class Rules:
 
     def __init__(self, *rules: Rule | tuple[Any, ...]):
         self.rules: list[Rule] = []
+        self._names: set[str] = set()
         self._by_op: dict[bool, dict[str, list[Candidate]]] = {}
         self._version = 0  # of the facts from which the candidates were derived
         self._by_makers: dict[bool, dict[Any, tuple[Candidate, ...]]] = {True: {}, False: {}}
@@ -310,8 +311,9 @@ class Rules:
     def register(self, rule: Rule | tuple[Any, ...]) -> Rule:
         """Adds a rule, after the present ones. Raises ValueError where its name is taken."""
         made = rule if isinstance(rule, Rule) else Rule(*rule)
-        if any(r.name == made.name for r in self.rules):
+        if made.name in self._names:
             raise ValueError(f"a rule {made.name!r} stands in this table already")
+        self._names.add(made.name)
         self.rules.append(made)
         self._forget()
         return made
@@ -320,6 +322,7 @@ class Rules:
         """Removes a rule. Raises KeyError."""
         rule = self[name]
         self.rules.remove(rule)
+        self._names.remove(name)
         self._forget()
         return rule
 

@@ -64,7 +64,7 @@ def vector_of(
 
 def windowless(r: Read, a: AxisId, length: Length) -> bool:
     """Whether a read visits each index along an axis once, without predicate: no window. Axes may be mixed-radix digits of the index."""
-    if r.predicate and any(a in loop_variant_axes(g) for g in r.predicate):
+    if a in loop_variant_axes(*r.predicate):
         return False
     for e in r.index.values():
         if type(e) is Idx:  # the place itself

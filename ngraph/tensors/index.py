@@ -39,7 +39,7 @@ class Read:
     def axes(self) -> frozenset[AxisId]:
         """The axes that it moves along."""
         if self._axes is None:
-            self._axes = frozenset(a for e in (*self.index.values(), *self.predicate) for a in loop_variant_axes(e))
+            self._axes = frozenset(loop_variant_axes(*self.index.values(), *self.predicate))
         return self._axes
 
     @property
@@ -61,13 +61,19 @@ class Read:
         return Read(self.source, moved, tuple([substitute_index(g, index) for g in self.predicate]), self.pad_value)
 
 
-def loop_variant_axes(e: ExprLike) -> Iterable[AxisId]:
-    """Returns the axes that an expression depends on, those of reads inside it too."""
-    for leaf in expr.leaves(e):
-        if type(leaf) is Idx:
-            yield leaf.of
-        elif type(leaf) is Load and type(leaf.of) is Read:
-            yield from leaf.of.axes
+def loop_variant_axes(*exprs: ExprLike) -> list[AxisId]:
+    """Returns the axes that expressions depend on, those of reads inside them too, with repetition."""
+    found: list[AxisId] = []
+    for e in exprs:
+        if type(e) is Idx:
+            found.append(e.of)
+        elif type(e) is not int:
+            for leaf in expr.leaves(e):
+                if type(leaf) is Idx:
+                    found.append(leaf.of)
+                elif type(leaf) is Load and type(leaf.of) is Read:
+                    found += leaf.of.axes
+    return found
 
 
 def loads(*exprs: ExprLike) -> list[Any]:

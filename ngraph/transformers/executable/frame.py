@@ -414,11 +414,12 @@ class BufferAddresses:
         return place
 
     def _resolved(self, b: Buffer) -> Place:
-        if b in self.bound.constants:
+        bound = self.bound
+        if b in bound.constants:
             constant = ConstantRegion(b)
-            self.table.bases[constant] = int(self.bound.constants[b].ctypes.data)
+            self.table.bases[constant] = int(bound.constants[b].ctypes.data)
             return Address(constant)
-        at = self.bound.layout.offsets.get(b)
+        at = bound.layout.offsets.get(b)
         if at is None:
             return Address(b)
         region, base = self.kept if b.storage == "once" else self.base
