@@ -110,6 +110,11 @@ def first(w, way):
     return call, time.perf_counter() - start
 
 
+def ratio(a, b):
+    """Returns the median of one way's times divided by another's, round by round."""
+    return statistics.median(x / y for x, y in zip(a, b, strict=True))
+
+
 def slices(call, count, begin):
     """Returns the seconds of one of `count` calls."""
     start = time.perf_counter()
@@ -151,9 +156,9 @@ def measured(name, ways, rounds):
     for ours in ("ngraph", "frozen", "step"):
         if ours in took and others:
             best = [min(each) for each in zip(*others, strict=True)]
-            row["ratios"][ours] = statistics.median(a / b for a, b in zip(best, took[ours], strict=True))
+            row["ratios"][ours] = ratio(best, took[ours])
         if ours in took and "own" in took:
-            row["ratios"][f"{ours}/own"] = statistics.median(a / b for a, b in zip(took[ours], took["own"], strict=True))
+            row["ratios"][f"{ours}/own"] = ratio(took[ours], took["own"])
     return row
 
 
@@ -184,14 +189,10 @@ def calls():
         }
         for what, (ours, theirs) in pairs.items():
             took = compared({"ours": ours, "theirs": theirs}, 15)
-            print(
-                f"{what}, with Dynamo's guards: {statistics.median(a / b for a, b in zip(took['ours'], took['theirs'], strict=True)):.2f}"
-            )
+            print(f"{what}, with Dynamo's guards: {ratio(took['ours'], took['theirs']):.2f}")
         graph = ng.torch.report().functions[0].graphs[0].made
         took = compared({"ours": lambda i: graph([x]), "theirs": lambda i: x + 1}, 15)
-        print(
-            f"our callable alone ÷ eager x + 1: {statistics.median(a / b for a, b in zip(took['ours'], took['theirs'], strict=True)):.2f}"
-        )
+        print(f"our callable alone ÷ eager x + 1: {ratio(took['ours'], took['theirs']):.2f}")
 
 
 def lstm(lengths):
@@ -209,8 +210,7 @@ def lstm(lengths):
         train(compiled)
         ready = time.perf_counter() - start
         took = compared({"eager": lambda i, m=model: train(m), "ours": lambda i, c=compiled: train(c)}, 5)
-        ratio = statistics.median(a / b for a, b in zip(took["eager"], took["ours"], strict=True))
-        print(f"LSTM of {n} steps, training: ready {ready:.2f} s, eager ÷ ours {ratio:.2f}", flush=True)
+        print(f"LSTM of {n} steps, training: ready {ready:.2f} s, eager ÷ ours {ratio(took['eager'], took['ours']):.2f}", flush=True)
 
 
 def main():
