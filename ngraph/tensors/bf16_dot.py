@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
@@ -106,19 +106,19 @@ def regrouped(graph: GraphEditor, instead: Callable[[Draft], Draft | None]) -> T
 def terms(graph: GraphEditor, n: Draft, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:
     """Returns the longest axis of a sum along which both operands are read at its own index."""
     best: tuple[AxisId | None, tuple[DotOperand, ...]] = None, ()
-    most, reads = 1, [r for r in args if type(r) is Read]
+    most, reads, guesses = 1, [r for r in args if type(r) is Read], graph.guesses()
     for a in n.reduced:
         factors = [DotOperand(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
         ways = [sum([a in loop_variant_axes(e) for e in (*r.index.values(), *r.predicate)]) for r in reads]
-        if (graph.known(a) or 0) > most and len(factors) == 2 and ways == [1, 1]:
-            most, best = graph.known(a) or 0, (a, tuple(factors))
+        if guesses[a] > most and len(factors) == 2 and ways == [1, 1] and not graph.found_by_steps(a):
+            most, best = guesses[a], (a, tuple(factors))
     return best
 
 
 def pays(graph: GraphEditor, n: Draft, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
     """Whether groups of so many terms save more time in products than packing the operands that change takes."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
-    packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
+    packed = sum([math.prod([graph.guesses()[a] for a in source.axes]) for source in changing])
     return n.size >= MIN_DOT_PRODUCTS and PACKING_COST * packed < (MAX_DOT_TIME - 1 / count) * PRODUCT_COST * n.size
 
 
@@ -139,7 +139,7 @@ def shorter(
     known: dict[Hashable, Read],
 ) -> Read:
     """Returns the sum over groups of as many terms as the instruction adds; both operands are packed along the axis `over`."""
-    group = graph.axis(f"{over}.{row.pack}", -(-(graph.known(over) or 0) // row.k))
+    group = graph.axis(f"{over}.{row.pack}", (graph.length(over) + (row.k - 1)) // row.k)
     args = [_packed(graph, f, value, group, row, known) for f, value in sides]
     axes, reduced = (tuple([group if a == over else a for a in some]) for some in (product.axes, n.reduced))
     p = graph.elem(row.op, *args, axes=axes, dtype=row.sum)
@@ -149,7 +149,7 @@ def shorter(
 def _packed(graph: GraphEditor, f: DotOperand, x: Packed, group: AxisId, row: ProductInstruction, known: dict[Hashable, Read]) -> Read:
     """Returns an operand, packed."""
     bits = row.operand_bits
-    made = memo(known, _groups, graph, row, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
+    made = memo(known, _groups, graph, row, x.value, f.read.source.axes, f.at, graph.formula(group), x.zero, x.dtype).source
     (own,) = [a for a in made.axes if a not in f.read.source.axes]
     index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
     pad_value = sum([(x.pad_value & (1 << bits) - 1) << bits * k for k in range(row.k)]) if f.read.predicate else 0
@@ -157,7 +157,14 @@ def _packed(graph: GraphEditor, f: DotOperand, x: Packed, group: AxisId, row: Pr
 
 
 def _groups(
-    graph: GraphEditor, row: ProductInstruction, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType
+    graph: GraphEditor,
+    row: ProductInstruction,
+    value: Read,
+    axes: tuple[AxisId, ...],
+    at: AxisId,
+    groups: ExprLike,
+    zero: int,
+    dtype: DType,
 ) -> Read:
     """Returns a value over `axes` as groups along one of them; elements behind the end are 0."""
     group = graph.axis(f"{at}.{row.pack}", groups)

@@ -39,6 +39,20 @@ def test_any_machine_gives_the_same_sums(m, k, n):
         np.testing.assert_array_equal(every[HOST], every[TARGETS["x86-64-v4"]])
 
 
+def test_sums_of_open_length():
+    """Gradients of weights sum over the batch: pairs along an axis whose length comes with the call, odd and short ones, too."""
+    batch, m, n = axis(None, "N"), axis(48, "M"), axis(64, "K")
+    x, y = hole(m, batch, dtype=SHORT), hole(n, batch, dtype=SHORT)
+    product = ng.contract(ng.cast(x, np.float32), ng.cast(y, np.float32), over=batch)
+    assert "dot2" in text(plan(program([product], x, y), machine=BF16))
+    f = ng.function(product, x, y)
+    draw = np.random.default_rng(1)
+    for length in (64, 63, 2, 1, 0, 129):
+        p, q = (draw.standard_normal((k, length)).astype(SHORT) for k in (48, 64))
+        exact = p.astype(np.float64) @ q.astype(np.float64).T
+        np.testing.assert_allclose(f(p, q), exact, rtol=1e-5, atol=1e-4)
+
+
 def test_halves_and_their_products_for_any_width():
     draw = np.random.default_rng(0)
     low, high = draw.integers(0, 1 << 16, (2, 403), dtype=np.uint16)
