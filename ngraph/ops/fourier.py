@@ -14,10 +14,10 @@ import numpy as np
 from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, make_axis
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import Idx, minimum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
-from ngraph.ops.elementwise import as_op, constant, floating, rounding_once
+from ngraph.ops.elementwise import as_op, constant, floating, rounding_once, where
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
 from ngraph.ops.rearrange import axes_with_order, slice_along_axis, stack
@@ -60,26 +60,53 @@ def _moved(x: Pair, axes: dict[Axis, Any], gone: tuple[Axis, ...], new: tuple[Ax
     return one(x[0]), None if x[1] is None else one(x[1])
 
 
+def _table(rows: int, columns: int, n: int, sign: float) -> np.ndarray:
+    """Returns e to the sign * 2 pi i * row * column / n."""
+    return np.asarray(np.exp(sign * 2j * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % max(n, 1)) / max(n, 1)))
+
+
+def _factor(n: int) -> int:
+    """Returns the first of the two lengths that a transform of length n is made of, 1 for one that is not: about the root of n.
+
+    Of p and n / p terms each result is the sum of p + n / p products, which are fewest where both are alike.
+    """
+    if n <= MAX_MATRIX_DFT:
+        return 1
+    found = [p for p in range(2, MAX_MATRIX_DFT + 1) if n % p == 0]
+    return next((p for p in found if p * p >= n), found[-1] if found else 1)
+
+
 def transform(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
-    """Returns the sums over `axis` of x times e to the sign * 2 pi i * index * index / length, along `out`, of the same length."""
-    n = axis.length or 0
-    p = next((p for p in range(MAX_MATRIX_DFT, 1, -1) if n % p == 0), 1)
-    if n <= MAX_MATRIX_DFT or p == 1 and n <= MAX_MATRIX_PRIME:
-        return _times_matrix(x, axis, out, np.exp(sign * 2j * np.pi * (np.outer(np.arange(n), np.arange(n)) % max(n, 1)) / max(n, 1)))
+    """Returns the sums over `axis` of x times e to the sign * 2 pi i * index * index / length, along `out`, of the same length.
+
+    Of a real x `out` may have the first n // 2 + 1 of the n frequencies: then only these are computed.
+    """
+    n, count = axis.length or 0, out.length or 0
+    p = _factor(n)
+    if p == 1 and n <= MAX_MATRIX_PRIME:
+        return _times_matrix(x, axis, out, _table(n, count, n, sign))
     if p == 1:
         return _bluestein(x, axis, out, sign)
     q = n // p
-    a, b, c, d = (make_axis(m, name=f"{axis.name}_{k}") for m, k in ((p, "high"), (q, "low"), (p, "first"), (q, "second")))
+    half = x[1] is None and count < n
+    k = p // 2 + 1 if half else p  # frequencies of the first transform, of which a real signal gives the others, conjugate
+    a, b, c, d = (make_axis(m, name=f"{axis.name}_{name}") for m, name in ((p, "high"), (q, "low"), (k, "first"), (q, "second")))
     re, im = transform(_moved(x, {axis: Idx(a) * q + Idx(b)}, (axis,), (a, b)), a, c, sign)
-    re, im = _rotated((re, im), np.exp(sign * 2j * np.pi * np.outer(np.arange(p), np.arange(q)) / n), [c, b])
-    re, im = transform((re, im), b, d, sign)
-    re, joined = _moved((re, im), {d: Idx(out) // p, c: Idx(out) % p}, (d, c), (out,))
-    assert joined is not None
-    return re, joined
+    re, im = _rotated((re, im), _table(k, q, n, sign), [c, b])
+    found = transform((re, im), b, d, sign)
+    first, second = Idx(out) % p, Idx(out) // p
+    if not half:
+        re, joined = _moved(found, {d: second, c: first}, (d, c), (out,))
+        assert joined is not None
+        return re, joined
+    first = minimum(first, p - first)  # frequency i + p j is the conjugate of p - i + p (q - 1 - j)
+    direct, mirrored = (_moved(found, {d: at, c: first}, (d, c), (out,)) for at in (second, q - 1 - second))
+    here = constant(np.arange(count) % p <= p // 2, [out])
+    return where(here, direct[0], mirrored[0]), where(here, direct[1], -mirrored[1])  # type: ignore[operator]  # both parts are there
 
 
 def _bluestein(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
-    """Returns the transform as a convolution with a chirp, by transforms of a power of 2."""
+    """Returns the transform as a convolution with a chirp, by transforms of a power of 2; of the first frequencies for a shorter `out`."""
     n = axis.length or 0
     m = 1 << (2 * n - 2).bit_length()
     k = np.arange(n)
@@ -91,7 +118,7 @@ def _bluestein(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
     padded = _moved(_rotated(x, chirp, [axis]), {axis: Idx(wide)}, (axis,), (wide,))
     product = _rotated(transform(padded, wide, spectrum, -1.0), np.fft.fft(around) / m, [spectrum])
     re, im = _moved(transform(product, spectrum, back, 1.0), {back: Idx(out)}, (back,), (out,))
-    return _rotated((re, im), chirp, [out])
+    return _rotated((re, im), chirp[: out.length], [out])
 
 
 def real_of_half(x: Pair, axis: Axis, out: Axis) -> Op:
@@ -141,11 +168,12 @@ def _together(re: Op, im: Op, like: Op, old: Axis, new: Axis, scale: float) -> O
     return stack(both, make_axis(2, name=PARTS), len(order))
 
 
-def _full(x: Any, axis: Any, norm: str, inverse: bool, name: str) -> Op:
+def _full(x: Any, axis: Any, norm: str, inverse: bool, name: str, half: bool = False) -> Op:
     (x,), _ = floating((as_op(x),), {})
     a = _known(x, axis, name)
-    out = make_axis(a.length, name=a.name)
-    new = make_axis(a.length, name=f"{a.name}_frequency")
+    count = (a.length or 1) // 2 + 1 if half else a.length
+    out = make_axis(count, name=a.name)
+    new = make_axis(count, name=f"{a.name}_frequency")
 
     def made(x: Op) -> Op:
         re, im = transform(_parts(x, name), a, new, 1.0 if inverse else -1.0)
@@ -190,9 +218,12 @@ def rfft(x: Any, axis: Axis | str, norm: str = "backward") -> Op:
         >>> ng.rfft(ng.ones("N=2 T=8"), "T").axes.lengths
         (2, 5, 2)
     """
-    y = fft(x, axis, norm)
-    a = find_axis(y, axis if isinstance(axis, str) else axis.name, "rfft")
-    return slice_along_axis(y, a, slice(0, (a.length or 0) // 2 + 1))
+    x = as_op(x)
+    if any(a.short_name == PARTS for a in x.axes):
+        y = fft(x, axis, norm)
+        a = find_axis(y, axis if isinstance(axis, str) else axis.name, "rfft")
+        return slice_along_axis(y, a, slice(0, (a.length or 0) // 2 + 1))
+    return _full(x, axis, norm, False, "rfft", half=True)
 
 
 def irfft(x: Any, axis: Axis | str, n: int | None = None, norm: str = "backward") -> Op:
