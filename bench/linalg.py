@@ -1,5 +1,7 @@
 """Prints seconds of `ng.linalg` beside NumPy's on the same matrices, in turns: medians and their ratio (above 1: ngraph is faster).
 
+`lu` and `triangular_solve` stand beside SciPy's, which NumPy has not.
+
     python bench/linalg.py [--seconds 0.3] [--only cholesky]
 
 Sizes: one matrix of 64, 256, 512 and 1,024 rows, and 10,000 of 8 rows; float64.
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 import ngraph as ng
 from ngraph.util.utils import executor
@@ -24,6 +27,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "solve": (lambda a, b: ng.linalg.solve(a, b, "i", "j"), lambda a, b: np.linalg.solve(a, b)),
     "inv": (lambda a, b: ng.linalg.inv(a, "i", "j"), lambda a, b: np.linalg.inv(a)),
     "det": (lambda a, b: ng.linalg.det(a, "i", "j"), lambda a, b: np.linalg.det(a)),
+    "triangular": (lambda a, b: ng.linalg.triangular_solve(a, b, "i", "j"), lambda a, b: linalg.solve_triangular(a, b, lower=True)),
+    "lu": (lambda a, b: ng.linalg.lu(a, "i", "j")[2], lambda a, b: linalg.lu(a, p_indices=True)[2]),
 }
 
 
@@ -54,14 +59,14 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=0.3)
     options.add_argument("--only", choices=FUNCTIONS)
     chosen = options.parse_args()
-    print(f"{'':10}{'matrices':>14}{'ngraph us':>12}{'NumPy us':>12}{'ratio':>8}")
+    print(f"{'':10}{'matrices':>14}{'ngraph us':>12}{'other us':>12}{'ratio':>8}")
     for name, (ours, theirs) in FUNCTIONS.items():
         for shape in SHAPES if chosen.only in (None, name) else ():
             a, b = drawn(shape)
             text = "".join(f"b{k}={n} " for k, n in enumerate(shape[:-2]))
             x = ng.placeholder(f"{text}i={shape[-2]} j={shape[-1]}", dtype="float64")
             y = ng.placeholder(f"{text}i={shape[-2]} k=8", dtype="float64")
-            inputs, arrays = ((x, y), (a, b)) if name == "solve" else ((x,), (a,))
+            inputs, arrays = ((x, y), (a, b)) if name in ("solve", "triangular") else ((x,), (a,))
             with executor(ours(x, y), *inputs) as f:
                 got, expected = f(*arrays), theirs(a, b)
                 assert np.allclose(got, expected, rtol=1e-6, atol=1e-9), name
