@@ -171,9 +171,8 @@ def remainders(units: int, rows: bool = False) -> list[OpenStep]:
     the last row is then the one before, and is not stored. Three rows are one pass over what they share, not two.
     """
     halves = [1 << k for k in range((units - 1).bit_length())][::-1]
-    if rows and units == MIN_CUT_ROWS:
-        halves.insert(0, units)
-    return [OpenStep(units, units), *[OpenStep(k, k - (rows and k >= MIN_CUT_ROWS)) for k in halves]]
+    whole = OpenStep(units, units - (rows and units == MIN_CUT_ROWS))
+    return [whole, *[OpenStep(k, k - (rows and k >= MIN_CUT_ROWS)) for k in halves]]
 
 
 def open_segments(n: int, unit: int, units: int, rows: bool = False) -> list[Segment]:

@@ -100,7 +100,7 @@ BOUNDED_PARTS = (4, 16)
 """[parts] Of an assumed length, up to which lengths have a schedule of their own. Limit: code size, a third of which is for each."""
 MIN_BOUNDED_GAIN = 1.1
 """[times] That the schedule for longer lengths takes, for another one to be compiled. Rule: predictions are no better than a tenth."""
-MIN_BOUNDED_SHARE = 0.02
+MIN_BOUNDED_SHARE = 0.05
 """[of the time of a plan] Of a kernel, for it to have schedules by lengths. Limit: time to compile."""
 
 # ---- cores
