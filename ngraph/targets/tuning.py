@@ -242,9 +242,6 @@ MIN_TILED_LENGTH = 6
 """[places] That an axis has to have to be cut into tiles. Chosen: 2026-11-22, convolutions of 7 x 7 pictures."""
 TRANSFORM_COST = 6.0
 """[vector instructions] Of a value that is transformed along two axes, written and read again. Chosen: 2026-11-22."""
-OPEN_TRANSFORM_COST = 18.0
-"""[vector instructions] The same where the number of tiles is open: reads at the ends have predicates, and vectors are filled in part.
-Chosen: 2026-11-25, mtcnn's first network at 24 x 31 to 400 x 400, in which 10 to 32 channels do not pay for it."""
 TRANSPOSE_COST = 22.0
 """[vector instructions] Of a value whose windows run on along its last dim, while tiles want another. Chosen: 2026-11-22, convolutions."""
 MAX_WINOGRAD_TIME = 0.8

@@ -26,7 +26,6 @@ from ngraph.targets.tuning import (
     MAX_WINDOW,
     MAX_WINOGRAD_TIME,
     MIN_TILED_LENGTH,
-    OPEN_TRANSFORM_COST,
     PLANNED_CORES,
     PRODUCT_COST,
     TRANSFORM_COST,
@@ -145,11 +144,13 @@ def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Alon
         out, tap = sorted(form[0], key=lambda a: a in n.reduced)
         if out in n.reduced or tap in n.axes or form[0][out] != 1 or abs(form[0][tap]) != 1:
             continue
-        if out in y.axes or any(out in loop_variant_axes(g) or tap in loop_variant_axes(g) for a, g in x.index.items() if a != at):
+        if out in y.axes or any(
+            out in set(loop_variant_axes(g)) or tap in set(loop_variant_axes(g)) for a, g in x.index.items() if a != at
+        ):
             continue
         if (
             sum(type(g) is Idx and g.of == tap for g in y.index.values()) != 1
-            or sum(tap in loop_variant_axes(g) for g in y.index.values()) != 1
+            or sum(tap in set(loop_variant_axes(g)) for g in y.index.values()) != 1
         ):
             continue
         some = list(_cuts(graph, at, out, tap, form[0][tap], len(found)))
@@ -205,8 +206,7 @@ def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
     rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
     far = (1 if known else 3) * moved / rate * machine.speed * PLANNED_CORES
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
-    one = OPEN_TRANSFORM_COST if any(not isinstance(w.tiles, int) for w in s.along) else TRANSFORM_COST
-    return max(PRODUCT_COST * products, far) + len(s.along) / 2 * (one * (x + z) + (0 if known else TRANSFORM_COST * y)) + turned
+    return max(PRODUCT_COST * products, far) + TRANSFORM_COST * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
 
 
 def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
