@@ -144,13 +144,11 @@ def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Alon
         out, tap = sorted(form[0], key=lambda a: a in n.reduced)
         if out in n.reduced or tap in n.axes or form[0][out] != 1 or abs(form[0][tap]) != 1:
             continue
-        if out in y.axes or any(
-            out in set(loop_variant_axes(g)) or tap in set(loop_variant_axes(g)) for a, g in x.index.items() if a != at
-        ):
+        if out in y.axes or any(out in loop_variant_axes(g) or tap in loop_variant_axes(g) for a, g in x.index.items() if a != at):
             continue
         if (
             sum(type(g) is Idx and g.of == tap for g in y.index.values()) != 1
-            or sum(tap in set(loop_variant_axes(g)) for g in y.index.values()) != 1
+            or sum(tap in loop_variant_axes(g) for g in y.index.values()) != 1
         ):
             continue
         some = list(_cuts(graph, at, out, tap, form[0][tap], len(found)))
