@@ -7,7 +7,8 @@
 
 A call is what a user calls, with tensors: a forward pass under no_grad, or a training step with forward, loss, backward and update. The
 ways take turns, a slice of calls each; a ratio is the median over the rounds of one way's time divided by another's in the same round.
-`ready` is the time of the first call, from empty caches. BENCH names the folder of the shared bench.
+`ready` is the time of the first call, from empty caches. BENCH names the folder of the shared bench. All ways share one process, and so
+the threads that each library keeps waiting: compare eager's milliseconds with a run of `--ways eager` alone before believing a ratio.
 """
 
 import argparse
