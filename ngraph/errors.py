@@ -29,7 +29,7 @@ ENDS: set[CodeType] = set()  # functions that no user program calls: the command
 
 
 class _Owners(dict[str, bool | None]):
-    """What `by_user` says of files, by file."""
+    """The answers of `by_user`, by file."""
 
     def __missing__(self, file: str) -> bool | None:
         theirs = None if file.startswith(_PYTHON) and not file.startswith(_OTHERS) else True

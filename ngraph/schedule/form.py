@@ -377,7 +377,7 @@ class ScheduledKernel:
 
     @property
     def bounds(self) -> tuple[LengthBound | None, ...]:
-        """What the versions are for, the shortest lengths first; None last."""
+        """The bounds that versions are for, the shortest lengths first; None last."""
         return tuple(dict.fromkeys([v.bound for v in self.versions]))
 
     def bounded(self, bound: LengthBound | None) -> tuple[Version, ...]:

@@ -296,8 +296,6 @@ RADIX_BITS = 8
 """[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
 INSTRUCTIONS_PER_ELEMENT = 4
 """[instructions] Of a routine for each element that it reads or writes. Rule: a load, its address, a comparison or sum, a store."""
-MAX_SELECTED_ROWS = 16
-"""[rows] Of matrices side by side whose rows are exchanged by selects over all rows. Rule: more take longer than a swap for each matrix."""
 MAX_INTERLEAVED_BYTES = 1 << 17
 """[bytes] Of matrices that are factored side by side in vectors. Rule: they stay in the second cache."""
 RIGHT_HAND_VECTORS = 4

@@ -35,7 +35,7 @@ SMALLEST = 4  # nodes of a function below which it is left alone
 
 
 class Settings:
-    """What `enable`, `set_backend` and the like have set. version: of all of it; a function is transformed again for another one."""
+    """The settings of the bridge. version: a number of their state; a function is transformed again when it has changed."""
 
     def __init__(self) -> None:
         self.enabled, self.backend, self.disabled, self.logging = False, "CPU", frozenset[str](), False

@@ -97,7 +97,7 @@ def api() -> CApi:
 
 
 class TensorView(NamedTuple):
-    """What is known of a tensor: shape, dtype, and the kind of its memory, None where it has no bytes."""
+    """A tensor, as far as it is known: shape, dtype, and the kind of its memory, None for one without bytes."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

@@ -52,7 +52,7 @@ STATIC: Mapping[str, tuple[int, ...]] = {  # inputs that decide shapes, so that 
 
 
 class Marks:
-    """What marking found. reasons: for each node that is not ours, why; ours: the others; known: those of them that are known values."""
+    """The result of marking. reasons: for each node that is not ours, why; ours: the others; known: those of them that are known values."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
