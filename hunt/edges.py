@@ -86,7 +86,7 @@ EXCEPTIONS = (
     Exceptional("elu", "second", "x is 0 or NaN", lambda x: (x == 0) | np.isnan(x), "that from the left", "0", "the first is, too"),
     Exceptional("gelu", "value", "x is inf", np.isposinf, "inf", "NaN in float32", "JAX's, and the limit"),
     Exceptional(
-        "power", "second", "y is 0, x is not above 0, or one of them is no number",
+        "power", "second", "y is 0, x is not above 0, or one of them is not a number",
         lambda x, y: (y == 0) | ~(x > 0) | ~np.isfinite(x) | ~np.isfinite(y), "the limit where there is one", "often NaN, or 0 for 1 / x",
         "powers are smooth in x also at x ** 0",
     ),

@@ -92,7 +92,7 @@ def expect(got, wanted, what):
     results.append(got)
 
 results = []
-memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a folder that is no disk, if there is one
+memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a folder that is not a disk, if there is one
 
 """
 

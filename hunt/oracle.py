@@ -137,7 +137,7 @@ def finish(v: np.ndarray, e: Any, d: str, ulps: float = 0.0, z: bool = True, dim
         step = spacing(np.abs(r) + np.where(np.isfinite(e), e, 0), d)
         if (
             d == "float64"
-        ):  # rounded twice, which beside the middle of two numbers may give the other one; half the least step is no float64
+        ):  # rounded twice, which beside the middle of two numbers may give the other one; half the least step is not a float64
             away = np.where(distance > step.astype(np.longdouble) * (0.5 - 2.0**-9), step, away)
         off = np.where((e == 0) & (ulps == 0), away, e + away + step * (1 if ulps == 0 else ulps + 1))
         off = np.where(np.isfinite(r), off, e)

@@ -4,7 +4,7 @@
 the running process, by putting something else in the place of a function or of an entry of a table. Each is made in a process of its
 own, that the cases of its kind are then checked in, until one differs. KIND in the module says which kind that is, where its name does not.
 
-A case that differs without the mistake too is no find of it. Exit 1 where fewer than `WANTED` of them are found; what is missed is told.
+A case that differs without the mistake too is not a find of it. Exit 1 where fewer than `WANTED` of them are found; what is missed is told.
 """
 
 import argparse

@@ -63,7 +63,7 @@ def user_line() -> Line | None:
 
 
 def show_line(line: Line | None) -> str:
-    """Returns `file.py:12`, with the path as the user would type it; a place without a number is no file, and is printed as it is."""
+    """Returns `file.py:12`, with the path as the user would type it; a place without a number is not a file, and is printed as it is."""
     if line is None:
         return "(unknown line)"
     file, number = line

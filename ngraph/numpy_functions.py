@@ -72,7 +72,7 @@ def saturate(x: Array, dtype: Any) -> Array:
     """Returns floats as integers: truncated toward zero, saturated at the limits, NaN as 0."""
     limits = np.iinfo(dtype)
     x = x.astype(np.float64)
-    above, below = x >= float(limits.max), x <= float(limits.min)  # the limit itself counts: int64's is no float64
+    above, below = x >= float(limits.max), x <= float(limits.min)  # the limit itself counts: int64's is not a float64
     inside = np.where(above | below | np.isnan(x), 0, x).astype(dtype)
     return np.where(above, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), inside))
 

@@ -179,7 +179,7 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
     _check_exchanged(dependent, independent)
     if not _is_float(dependent.type):
         fix = "cast before it is computed: ng.cast(x, 'float32')" if dependent.is_tensor_op else "name the tensor that was assigned"
-        raise DTypeError(f"the derivative of {dependent.label}, which is no float tensor", details=(show_input(dependent),), fix=fix)
+        raise DTypeError(f"the derivative of {dependent.label}, which is not a float tensor", details=(show_input(dependent),), fix=fix)
     if error is None and dependent.axes:
         raise GraphError(
             f"the derivative of {dependent.label}, which has axes {show_axes(dependent.axes)}",
@@ -190,12 +190,12 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
         return [deriv(dependent, i, error) for i in independent]
     if not isinstance(independent, Op):
         raise GraphError(
-            f"the derivative of {dependent.label} with respect to {independent!r}, which is no op",
+            f"the derivative of {dependent.label} with respect to {independent!r}, which is not an op",
             fix="name a variable, a placeholder, or any other op that it is made of",
         )
     if not _is_float(independent.type):
         raise DTypeError(
-            f"the derivative with respect to {independent.label}, which is no float tensor",
+            f"the derivative with respect to {independent.label}, which is not a float tensor",
             details=(show_input(independent),),
             fix=f"name a float tensor: of {independent.label} make one first, x = ng.cast({independent.label}, 'float32'), and use x",
         )
@@ -210,7 +210,7 @@ def _listed(name: str, given: Any, beside: Sequence[Op] | None = None) -> list[O
     found = [as_op(x) for x in each] if beside is None else [like(x, o) for x, o in zip(each, beside, strict=True)]
     wrong = [x for x in found if not _is_float(x.type)]
     if wrong:
-        raise DTypeError(f"{name}: {', '.join(x.label for x in wrong)} is no float tensor", details=tuple(show_input(x) for x in wrong))
+        raise DTypeError(f"{name}: {', '.join(x.label for x in wrong)} is not a float tensor", details=tuple(show_input(x) for x in wrong))
     return found
 
 
@@ -222,7 +222,7 @@ def _seeds(name: str, results: Sequence[Op], errors: Sequence[Op]) -> Seeds:
         extra = [a.label for a in error.axes if a not in result.axes]
         if extra:
             raise AxisError(
-                f"{name}: {error.label} has {', '.join(extra)}, which {result.label} has not",
+                f"{name}: {error.label} has {', '.join(extra)}, which {result.label} lacks",
                 details=(show_input(result), show_input(error)),
                 fix="give it the axes of what it stands beside",
             )

@@ -77,7 +77,7 @@ def value_and_grad(function: Function, wrt: Where = 0, has_aux: bool = False) ->
 
     wrt: a number, or several for a tuple of gradients. A gradient has the form of its argument, and each leaf its axes and dtype.
     has_aux: `function` returns (scalar, anything); so does the result, as ((scalar, anything), gradient).
-    Raises GraphError where the value has axes, DTypeError for an argument that is no float. Source: docs/autodiff.md.
+    Raises GraphError where the value has axes, DTypeError for an argument that is not a float. Source: docs/autodiff.md.
 
     >>> import ngraph as ng
     >>> value, slope = ng.value_and_grad(lambda w: ng.sum(w * w, out_axes=()))(ng.placeholder("H=3"))
@@ -150,7 +150,7 @@ def jacobian(function: Function, wrt: Where = 0) -> Function:
 
     Each has the axes of the result, then the duals of the argument's: `ng.dot(jacobian, v)` is the change of the result along v. The
     result and the argument may be nests; there is one Jacobian for each leaf of the result, in the form of the argument.
-    Raises DTypeError for an argument or result that is no float, UnsupportedError as `ng.vmap`.
+    Raises DTypeError for an argument or result that is not a float, UnsupportedError as `ng.vmap`.
 
     >>> import ngraph as ng
     >>> ng.jacobian(lambda x: x * x)(ng.placeholder("H=3")).axes

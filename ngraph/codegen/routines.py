@@ -28,19 +28,19 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import INSTRUCTIONS_PER_ELEMENT, MAX_SCAN_PIECES, RADIX_BITS, SCAN_PIECE
 from ngraph.tensors.index import in_order, loads
 
-KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
+KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is not a loop nest")
 COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 ELSEWHERE = dict.fromkeys(("cholesky_block", "lu_block", "triangular_block"), "ngraph.codegen.factorisation")  # imported when first used
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
 def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
-    """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
+    """The kernels of a routine. Raises UnsupportedError for what is not a routine of generated code: effects, and control flow."""
     if routine.op in ELSEWHERE:
         import_module(ELSEWHERE[routine.op])
     write = KERNELS[routine.op]
     if write is None:
-        raise UnsupportedError(f"{routine.op} is no routine of generated code")
+        raise UnsupportedError(f"{routine.op} is not a routine of generated code")
     made: tuple[KernelCode, ...] = write(plan, routine, target)
     return made
 

@@ -33,7 +33,7 @@ def value_and_grad(function: Callable[..., Any], argnums: Any = 0, has_aux: bool
 
     function: gives a float scalar, or with has_aux a pair of it and anything else. Its arguments may be tensors or variables, whose
     derivatives are those of the variable's value wherever the function reads it. In a compiled function it becomes part of it; elsewhere
-    it runs op by op. Raises ArgumentError where the value is no scalar.
+    it runs op by op. Raises ArgumentError where the value is not a scalar.
     """
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 

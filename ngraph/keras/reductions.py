@@ -369,7 +369,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """As `quantile`, of the elements that are no NaN: they are sorted in front, and q counts among them."""
+    """As `quantile`, of the elements that are not NaN: they are sorted in front, and q counts among them."""
     x, q = in_float(x), convert_to_tensor(q)
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]

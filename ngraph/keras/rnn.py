@@ -44,7 +44,7 @@ def rnn(
     def fitted(m: Any, x: Any) -> Any:
         return numpy.reshape(m, (*m.shape, *[1] * (x.ndim - m.ndim))) if x.ndim > m.ndim else m
 
-    first: list[Any] = []  # the output before the first step, where the cell's output is no state of it
+    first: list[Any] = []  # the output before the first step, where the cell's output is not state of it
 
     def step(carry: Any, slices: Any) -> Any:
         x, m = slices if mask is not None else (slices, None)

@@ -22,7 +22,7 @@ MOST_READINGS = 8  # of one call: each makes one more length fixed
 
 
 class StaticLeaf:
-    """A leaf of results that is no tensor."""
+    """A leaf of results that is not a tensor."""
 
     __slots__ = ("value",)
 

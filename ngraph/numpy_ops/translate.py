@@ -27,7 +27,7 @@ LINES: Column[Any] = OPS.column("numpy_lines", Callable, None, "(translator, ste
 
 
 def real(values: Iterable[Value]) -> list[Value]:
-    """Returns the values that are no token: Python executes lines in order anyway."""
+    """Returns the values that are not the token: Python executes lines in order anyway."""
     return [v for v in values if v.dtype.kind != "token"]
 
 

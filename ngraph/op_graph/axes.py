@@ -274,7 +274,7 @@ def _checked_length(length: Any) -> int | None:
     except AttributeError:
         raise AxisError(f"an axis length is a whole number, not {length!r}") from None
     if number < 0:
-        raise AxisError(f"an axis length cannot be negative: {number}", fix="give a whole number from 0 on, or None where it comes later")
+        raise AxisError(f"an axis length cannot be negative: {number}", fix="give a whole number from 0 on, or None if it is set later")
     return number
 
 
@@ -340,7 +340,7 @@ def axis_of_text(word: str) -> Axis:
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        raise AxisError(f"{word!r} is no axis", fix=_EXAMPLE)
+        raise AxisError(f"{word!r} is not an axis", fix=_EXAMPLE)
     name, mark, length = match["name"], match["mark"] or "", match["length"]
     found = None if length == "?" else axis_in_use(name)
     if found is None or length is not None and found.length != int(length):
@@ -399,7 +399,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def joined_axis(parts: Iterable[Axis]) -> Axis:
-    """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is no batch axis, and keeps its parts.
+    """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is not a batch axis, and keeps its parts.
 
     >>> ng.FlattenedAxis(ng.axes("H=2 W=3")).length
     6
@@ -419,7 +419,9 @@ FlattenedAxis = joined_axis
 
 def _no_axis(x: Any) -> AxisError:
     """Returns the error for a value that stands in place of an axis, such as a length alone."""
-    return AxisError(f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name=...)")
+    return AxisError(
+        f"{x!r} is not an axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name=...)"
+    )
 
 
 def as_axis(x: Any) -> Any:
@@ -459,7 +461,7 @@ class Axes(tuple[Axis, ...]):
         if len(axes) > 1 and len(set(axes)) != len(axes):
             twice = sorted({a.label for a in axes if axes.count(a) > 1})
             raise AxisError(
-                f"{', '.join(twice)} stands twice in {show_axes(axes)}",
+                f"{', '.join(twice)} occurs twice in {show_axes(axes)}",
                 fix="use the dual of one of them, as in [H, H - 1], or another name",
             )
         return super().__new__(cls, axes)
@@ -503,7 +505,7 @@ class Axes(tuple[Axis, ...]):
     def _by_name(self, name: str) -> Axis:
         found = [a for a in self if name == a.label] or [a for a in self if name in (a.name, f"{a.short_name}{a.mark}")]
         if len(found) != 1:
-            raise AxisError(f"{name} is no axis of {show_axes(self)}", fix="name one of them")
+            raise AxisError(f"{name} is not an axis of {show_axes(self)}", fix="name one of them")
         return found[0]
 
     @property
@@ -692,7 +694,7 @@ class AxesMap(Mapping[str, str]):
 
     def __init__(self, axes: Mapping[Any, Any] = {}, **names: str):
         if not isinstance(axes, Mapping):
-            raise ArgumentTypeError(f"AxesMap of {axes!r}, which is no dict", fix='pass old and new names: ng.AxesMap({"H": "P"})')
+            raise ArgumentTypeError(f"AxesMap of {axes!r}, which is not a dict", fix='pass old and new names: ng.AxesMap({"H": "P"})')
         self._names = {_name_of(old): _name_of(new) for old, new in {**dict(axes), **names}.items()}
         _distinct(list(self._names.values()), "a map of axes")
 
@@ -728,7 +730,7 @@ def _name_of(axis: Axis | str) -> str:
 def _distinct(names: Sequence[str], what: str) -> None:
     twice = {n for n in names if names.count(n) > 1}
     if twice:
-        raise DuplicateAxisNames(f"{what}: {', '.join(sorted(twice))} would stand twice", twice, fix="give each its own new name")
+        raise DuplicateAxisNames(f"{what}: {', '.join(sorted(twice))} would occur twice", twice, fix="give each its own new name")
 
 
 def make_axes(axes: Any = ()) -> Axes:

@@ -170,7 +170,7 @@ def as_dtype(d: Any) -> DType:
         names = [n for n in REGISTRY if n != "token"]
         meant = nearest(d, names) if isinstance(d, str) else None
         near = f"; the nearest is {meant}" if meant else ""
-        raise DTypeError(f"{d!r} is no element type", fix=f"take one of {', '.join(names)}{near}") from None
+        raise DTypeError(f"{d!r} is not an element type", fix=f"take one of {', '.join(names)}{near}") from None
 
 
 @cache
@@ -237,7 +237,7 @@ def check_fits(what: str, value: Any, dtype: DType, beside: str = "") -> None:
             whole = np.trunc(array) == array
             if not whole.all():
                 raise DTypeError(
-                    f"{what}: {array[~whole].flat[0]} is no whole number, and {dtype} holds no other",
+                    f"{what}: {array[~whole].flat[0]} is not a whole number, and {dtype} holds no other",
                     fix="cut it on purpose with np.trunc(value), or take a float dtype",
                 )
         low, high = array.min().item(), array.max().item()

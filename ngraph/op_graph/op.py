@@ -175,13 +175,13 @@ class Op:
     @property
     def axes(self) -> Axes:
         if type(self.type) is not TensorType:
-            raise GraphError(f"{self.label} has no axes: it is no tensor", details=(f"made at {show_line(self.line)}",))
+            raise GraphError(f"{self.label} has no axes: it is not a tensor", details=(f"made at {show_line(self.line)}",))
         return self.type.axes  # type: ignore[return-value]  # those of an op are Axis objects
 
     @property
     def dtype(self) -> DType:
         if type(self.type) is not TensorType:
-            raise GraphError(f"{self.label} has no dtype: it is no tensor", details=(f"made at {show_line(self.line)}",))
+            raise GraphError(f"{self.label} has no dtype: it is not a tensor", details=(f"made at {show_line(self.line)}",))
         return self.type.dtype
 
     @property

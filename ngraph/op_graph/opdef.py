@@ -77,7 +77,7 @@ class OpDef:
         except Exception as error:
             stranger = next((i for i in inputs if not isinstance(i, Op)), None)
             if self.prepare is None and stranger is not None:
-                raise ArgumentTypeError(f"{self.name}: {shown(stranger)} is no op", fix="make one of it: ng.as_op(x)") from None
+                raise ArgumentTypeError(f"{self.name}: {shown(stranger)} is not an op", fix="make one of it: ng.as_op(x)") from None
             said = told(self.name, self.parameters, inputs, attrs, error)
             if said is None:
                 raise
@@ -232,13 +232,13 @@ def _meant(fact: str, columns: int) -> str | None:
 def register(record: OpDef, **facts: Any) -> OpDef:
     """Adds a record to the registry, from here or from another package, and its facts to the columns of `OPS`.
 
-    The name must be unused. A record with `lower` is no core op. Raises ValueError.
+    The name must be unused. A record with `lower` is not a core op. Raises ValueError.
     """
     if record.name in REGISTRY:
         raise ValueError(f"an op record {record.name!r} is registered already")
     misspelt = {f: meant for f in facts if f not in OPS.columns and (meant := _meant(f, len(OPS.columns)))}
     if misspelt:
-        raise ValueError(f"op {record.name}: {', '.join(f'{f} is no fact; did you mean {meant}?' for f, meant in misspelt.items())}")
+        raise ValueError(f"op {record.name}: {', '.join(f'{f} is not a fact; did you mean {meant}?' for f, meant in misspelt.items())}")
     if record.lower is not None:
         record.core = False
     record.where = record.where or _module_line()
@@ -268,7 +268,7 @@ def foreign() -> list[Fact]:
 def op(name: str, doc: str, **said: Any) -> OpDef:
     """Returns a new, registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`.
 
-    A keyword that is no field of the record is a fact in the column of that name: `onnx="Softplus"`.
+    A keyword that is not a field of the record is a fact in the column of that name: `onnx="Softplus"`.
     """
     own = {f: value for f, value in said.items() if f in FIELDS}
     return register(OpDef(name, doc, **own), **{f: value for f, value in said.items() if f not in FIELDS})
@@ -315,7 +315,7 @@ def find_axis(x: Op | Sequence[Op], axis: Axis | str, name: str) -> Axis:
     found = _denoted(among, axis)
     if len(found) != 1:
         said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
-        which = "stands for several axes" if found else "is no axis"
+        which = "stands for several axes" if found else "is not an axis"
         whose = " or ".join(dict.fromkeys(o.label for o in operands))
         raise AxisError(
             f"{name}({', '.join(o.label for o in operands)}): {said} {which} of {whose}",

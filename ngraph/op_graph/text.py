@@ -172,14 +172,14 @@ class Decoder:
                 return _DECODE[tag](payload, self)
             if tag == "name":
                 raise ValueError("an array's name stands where a value should")
-        raise ValueError(f"{_short(x)} is no value" + (f" (known tags: {', '.join(sorted(_DECODE))})" if kind is dict else ""))
+        raise ValueError(f"{_short(x)} is not a value" + (f" (known tags: {', '.join(sorted(_DECODE))})" if kind is dict else ""))
 
     def expr(self, items: Any) -> Any:
         stack: list[Any] = []
         for item in typed(items, list):
             if type(item) is str:
                 if item not in expr.APPLY:
-                    raise ValueError(f"{_short(item)} is no operator")
+                    raise ValueError(f"{_short(item)} is not an operator")
                 b, a = stack.pop(), stack.pop()
                 stack.append(expr.combine(item, a, b))
             elif type(item) is dict:
@@ -219,7 +219,7 @@ class Decoder:
         number, dual = payload
         family = self.families[index(number, len(self.families))]
         if not -DUALS <= typed(dual, int) <= DUALS:
-            raise ValueError(f"{_short(dual)} is no dual level")
+            raise ValueError(f"{_short(dual)} is not a dual level")
         return family.members.get(dual) or Axis(family, dual)
 
     def value(self, number: Any) -> Any:
@@ -236,7 +236,7 @@ def typed(x: Any, *kinds: type) -> Any:
 def index(n: Any, end: int) -> int:
     """Returns `n` if it is an integer from 0 to end - 1, else raises ValueError."""
     if type(n) is not int or not 0 <= n < end:
-        raise ValueError(f"{_short(n)} is no number below {end}")
+        raise ValueError(f"{_short(n)} is not a number below {end}")
     return n
 
 
@@ -321,14 +321,14 @@ def json_of(text: str | bytes, what: str = "this") -> Any:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
         raise ParseError(
-            f"{what} is no JSON: {e.msg} at line {e.lineno}, column {e.colno}", position=e.pos, fix="read it as it was written"
+            f"{what} is not JSON: {e.msg} at line {e.lineno}, column {e.colno}", position=e.pos, fix="read it as it was written"
         ) from None
     except (ValueError, RecursionError) as e:
-        raise ParseError(f"{what} is no JSON that ngraph wrote: {_short(str(e))}") from None
+        raise ParseError(f"{what} is not JSON that ngraph wrote: {_short(str(e))}") from None
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
@@ -603,7 +603,7 @@ def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], not
         return _SHARED[item["shared"]]
     record = find(item["op"])
     if record is None:
-        raise ValueError(f"{_short(item['op'])} is no registered op")
+        raise ValueError(f"{_short(item['op'])} is not a registered op")
     inputs = tuple([d.value(n) for n in item["inputs"]])
     attrs = {typed(k, str): d.decode(v) for k, v in item.get("attrs", {}).items()}
     said = item.get("type")

@@ -51,16 +51,16 @@ def check_parameters(results: Iterable[Op], parameters: Sequence[Any]) -> None:
     for p in parameters:
         if not isinstance(p, Op) or not (p.is_placeholder or p.is_variable):
             raise GraphError(
-                f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made"
+                f"parameter {getattr(p, 'label', repr(p))} is not a placeholder", fix="pass what ng.placeholder or ng.variable made"
             )
     known = set(parameters)
     twice = [p.label for p, times in Counter(parameters).items() if times > 1]
     if twice:
-        raise GraphError(f"{', '.join(twice)} stands twice among the parameters", fix="name each once")
+        raise GraphError(f"{', '.join(twice)} occurs twice among the parameters", fix="name each once")
     missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in known]
     if missing:
         raise GraphError(
-            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter here",
+            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is not a parameter here",
             details=tuple(f"{o.label} made at {show_line(o.line)}" for o in missing),
             fix=f"name it among the computation's parameters: computation(..., {', '.join(o.label for o in missing)})",
         )

@@ -251,7 +251,7 @@ def _effect_type(inputs: tuple[TensorType, ...], kind: str, text: str = "") -> A
     """Returns no type in an op-graph, where an effect has no value; in a program the type of its first input, a token."""
     if kind not in HOST_CALLS:
         raise GraphError(
-            f"effect {kind!r} is no registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first"
+            f"effect {kind!r} is not a registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first"
         )
     return inputs[0] if inputs and inputs[0].dtype is dtypes.token else None
 

@@ -45,7 +45,7 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
         axes = [s[k] for s in spatial]
         if len(set(axes)) != len(axes):
             raise AxisError(
-                f"convolve along {axes} of {whose}: an axis stands twice", fix="give each spatial axis a filter axis of its own"
+                f"convolve along {axes} of {whose}: an axis occurs twice", fix="give each spatial axis a filter axis of its own"
             )
     rest, others = _rests(x, f, spatial)
     if not set(over) <= set(merge(rest, others)):
@@ -63,7 +63,7 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
             axes.append(a)
     axes += new
     if len(set(axes)) != len(axes):
-        raise AxisError(f"convolve gives {axes}: an axis stands twice", fix="rename it in one of the operands, or name another `out` axis")
+        raise AxisError(f"convolve gives {axes}: an axis occurs twice", fix="rename it in one of the operands, or name another `out` axis")
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 

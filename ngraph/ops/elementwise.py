@@ -89,7 +89,9 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
     axes = axes_of(const, Axes()) if axes is None else axes
     array = array_of(const if axes is None else arranged(const, Axes(axes), "a constant"), "a constant")
     if array.dtype.kind in "OSUMmc":
-        raise NoTensor(f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them")
+        raise NoTensor(
+            f"a constant of {type(const).__name__} {const!r} is not an array of numbers", fix="give numbers, or np.asarray of them"
+        )
     d = as_dtype(dtype if dtype is not None else array.dtype)
     if dtype is not None:
         dtypes.check_fits("a constant", array, d)
@@ -104,7 +106,8 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         return filled(array[()].item(), axes, d)
     if array.shape != axes.lengths:
         raise AxisError(
-            f"a constant of shape {array.shape} has not the shape of its axes {show_axes(axes)}", fix="give the axes in the array's order"
+            f"a constant of shape {array.shape} does not have the shape of its axes {show_axes(axes)}",
+            fix="give the axes in the array's order",
         )
     return constant_record.build(value=ArrayRef(array, ours=True), axes=axes, dtype=d)
 
@@ -115,10 +118,10 @@ def array_of(x: Any, what: str) -> np.ndarray:
         return as_array(x)
     except ValueError as error:
         if isinstance(x, (list, tuple)) and any(isinstance(part, Op) for part in x):
-            raise NoTensor(f"{what} of a list of ops is no array", fix="make one tensor of them: ng.stack(ops, axis)") from None
+            raise NoTensor(f"{what} of a list of ops is not an array", fix="make one tensor of them: ng.stack(ops, axis)") from None
         if isinstance(error, NgraphError):
             raise
-        raise DTypeError(f"{what} of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
+        raise DTypeError(f"{what} of rows of different lengths is not an array", fix="give rows of one length, or pad them") from None
 
 
 def filled(number: Any, axes: Any, dtype: DType) -> Op:
@@ -160,7 +163,7 @@ def like(x: Any, other: Op) -> Op:
         return constant(array, ())
     if array.shape != other.axes.lengths:
         raise AxisError(
-            f"an array of shape {array.shape} meets {other.label} {show_axes(other.axes)}, and which axes it has is not said",
+            f"an array of shape {array.shape} meets {other.label} {show_axes(other.axes)}, and its axes are not given",
             fix="give it axes: ng.constant(array, [...])",
         )
     return constant(array, other.axes)

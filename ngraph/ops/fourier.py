@@ -143,7 +143,9 @@ def _parts(x: Op, name: str) -> Pair:
     if not found:
         return x, None
     if found[0].length != 2:
-        raise AxisError(f"{name}({x.label}): {found[0]!r} has not two parts", details=(show_input(x),), fix="real, then imaginary part")
+        raise AxisError(
+            f"{name}({x.label}): {found[0]!r} does not have two parts", details=(show_input(x),), fix="real, then imaginary part"
+        )
     return slice_along_axis(x, found[0], 0), slice_along_axis(x, found[0], 1)
 
 

@@ -334,7 +334,7 @@ logaddexp: OpDef = composite(
 
 
 def _test(name: str, doc: str, function: Callable[[Any], Any], of_float: Callable[[Op], Op], of_others: bool, onnx: str = "") -> OpDef:
-    """Returns the record of a test of numbers; those that are no floats all give `of_others`."""
+    """Returns the record of a test of numbers; those that are not floats all give `of_others`."""
 
     def lower(x: Op) -> Op:
         return of_float(x) if x.dtype.is_float else filled(of_others, x.axes, dtypes.bool_)

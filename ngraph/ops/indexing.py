@@ -313,7 +313,7 @@ def take(x: Any, idx: Any, axis: Any, mode: str = "fill", out_axes: Any = None) 
     """Returns `x` at the positions `idx` along `axis`, which the axes of `idx` replace; axes that both have are matched.
 
     Several axes at once: `ng.take(x, (i, j), ("H", "W"))`, an index for each. mode: the meaning of indices outside, see the module.
-    out_axes: the result's axes in another order. Raises AxisError, DTypeError for an index that is no integer.
+    out_axes: the result's axes in another order. Raises AxisError, DTypeError for an index that is not an integer.
 
     >>> ng.function(ng.take(ng.constant([10, 20, 30], "H=3"), ng.constant([2, 0], "K=2"), "H"))()
     ComputedArray([30, 10])

@@ -271,7 +271,7 @@ def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
     """
     m = _matrices(x, rows, columns, "linalg.matrix_power", square=True)
     if not isinstance(n, int) or isinstance(n, bool):
-        raise ArgumentError(f"linalg.matrix_power: {n!r} is no whole number", fix="use ng.linalg.eigh for other powers")
+        raise ArgumentError(f"linalg.matrix_power: {n!r} is not a whole number", fix="use ng.linalg.eigh for other powers")
     if n == 0:
         return broadcast(_eye(m.rows, m.columns, m.x.dtype), m.x.axes)
     made, square = None, m

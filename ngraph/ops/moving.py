@@ -387,7 +387,9 @@ def cross(x: Any, y: Any, axis: Axis | str) -> Op:
     a = find_axis(x, axis, "cross")
     find_axis(y, a, "cross")
     if a.length not in (3, None):
-        raise AxisError(f"cross({x.label}, {y.label}): {a!r} has not three elements", details=(show_input(x),), fix="take vectors of three")
+        raise AxisError(
+            f"cross({x.label}, {y.label}): {a!r} does not have three elements", details=(show_input(x),), fix="take vectors of three"
+        )
 
     def turned(t: Op, by: int) -> Op:
         return read(t, t.axes, {a: (Idx(a) + by) % 3})

@@ -33,7 +33,7 @@ def _tokens(pattern: str, name: str) -> list[str]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise AxisError(
-                f"{name}: {text[at:].strip()!r} in {pattern!r} is no axis name and no sign",
+                f"{name}: {text[at:].strip()!r} in {pattern!r} is neither an axis name nor a sign",
                 fix="write names of axes with blanks between, and the signs -> , ( ) ...",
             )
         found.append(match["name"] or match["sign"])
@@ -44,7 +44,7 @@ def _tokens(pattern: str, name: str) -> list[str]:
 def _sides(pattern: str, name: str) -> tuple[list[str], list[str]]:
     tokens = _tokens(pattern, name)
     if tokens.count("->") != 1:
-        raise AxisError(f"{name}: {pattern!r} has not one ->", fix="write it between what comes in and what the result has")
+        raise AxisError(f"{name}: {pattern!r} does not have exactly one ->", fix="write it between what comes in and what the result has")
     at = tokens.index("->")
     return tokens[:at], tokens[at + 1 :]
 
@@ -52,7 +52,7 @@ def _sides(pattern: str, name: str) -> tuple[list[str], list[str]]:
 def _once(names: Sequence[str], pattern: str, name: str) -> None:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise AxisError(f"{name}: {', '.join(twice)} stands twice on one side of {pattern!r}", fix="name each axis once")
+        raise AxisError(f"{name}: {', '.join(twice)} occurs twice on one side of {pattern!r}", fix="name each axis once")
 
 
 # ---- einsum -----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,9 @@ def _named(names: Sequence[str], x: Op, meant: dict[str, Axis], pattern: str) ->
     apart = {a: b for a, b in to.items() if a != b}  # one name for axes of two scopes
     for a, b in apart.items():
         if a.length != b.length:
-            raise AxisError(f"einsum: {a!r} and {b!r} have one name in {pattern!r}", details=(show_input(x),), fix="give them unlike names")
+            raise AxisError(
+                f"einsum: {a!r} and {b!r} have one name in {pattern!r}", details=(show_input(x),), fix="give them different names"
+            )
     return (map_roles(x, apart) if apart else x), rest
 
 
@@ -199,7 +201,7 @@ def _part_axes(axis: Axis, names: Group, lengths: dict[str, Any], pattern: str) 
     both = isinstance(known, int) and isinstance(whole, int)
     if both and (whole != known if not open_names else known == 0 or whole % known):
         raise AxisError(
-            f"rearrange: {axis!r} does not come apart into {', '.join(repr(a) if a else n for n, a in made.items())}",
+            f"rearrange: {axis!r} cannot be split into {', '.join(repr(a) if a else n for n, a in made.items())}",
             fix="give lengths that multiply to it",
         )
     for n in open_names:
@@ -261,6 +263,9 @@ def _taken_apart(rest: list[Axis], split: Sequence[Group]) -> list[Axis]:
     for group in split:
         match = [a for a in rest if a.family.parts and tuple(p.short_name for p in a.family.parts) == group]
         if len(match) != 1:
-            raise AxisError(f"rearrange: which axis ({' '.join(group)}) takes apart is not said: {show_axes(rest)}", fix="name the others")
+            raise AxisError(
+                f"rearrange: the axis that ({' '.join(group)}) splits is not determined: {show_axes(rest)}",
+                fix="name the others",
+            )
         found += match
     return found

@@ -173,7 +173,7 @@ def axes_with_order(x: Any, axes: Any) -> Op:
     axes = own_axes(x, axes, "axes_with_order")
     if not axes.is_equal_set(x.axes):
         raise AxisError(
-            f"axes_with_order({x.label}): {show_axes(axes)} is no order of {show_axes(x.axes)}",
+            f"axes_with_order({x.label}): {show_axes(axes)} is not an order of {show_axes(x.axes)}",
             details=(show_input(x),),
             fix="name each axis once; ng.broadcast adds axes",
         )
@@ -243,7 +243,7 @@ def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
     twice = [a.label for k, a in enumerate(new) if a in new[:k]]
     if twice:
         raise AxisError(
-            f"{name}({x.label}): {', '.join(twice)} would stand twice in {show_axes(new)}",
+            f"{name}({x.label}): {', '.join(twice)} would occur twice in {show_axes(new)}",
             details=(show_input(x),),
             fix="rename the other one too, or use a dual",
         )
@@ -332,7 +332,7 @@ def _reindex_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], index: 
     for e in (*[e for _, e in index], *predicate):
         for leaf in expr.leaves(e):
             if isinstance(leaf, Idx) and leaf.of not in axes:
-                raise AxisError(f"reindex reads along {leaf.of}, which is no axis of the result {list(axes)}")
+                raise AxisError(f"reindex reads along {leaf.of}, which is not an axis of the result {list(axes)}")
     return TensorType(axes, x.dtype)
 
 
@@ -625,7 +625,9 @@ def _cut_type(inputs: tuple[TensorType, ...], axis: Any, out: Any) -> TensorType
     x, *bounds = inputs
     for b in bounds:
         if b.axes or not b.dtype.is_integer:
-            raise AxisError(f"a slice up to {b!r}, which is no whole number", fix="give an integer without axes: ng.cast(bound, 'int32')")
+            raise AxisError(
+                f"a slice up to {b!r}, which is not a whole number", fix="give an integer without axes: ng.cast(bound, 'int32')"
+            )
     return TensorType(axes_like(x.axes, [out if a == axis else a for a in x.axes]), x.dtype)
 
 
@@ -668,7 +670,7 @@ def _cut(x: Op, axis: Axis, s: slice, complain: Callable[..., AxisError]) -> Op:
     n, (start, stop) = axis.size, [bound(b) if not isinstance(b, Op) else b for b in (s.start, s.stop)]
     for b in (start, stop):
         if b.axes or not b.dtype.is_integer:
-            raise complain(f"the bound {b!r} is no integer without axes", "give one place for all rows: ng.cast(bound, 'int32')")
+            raise complain(f"the bound {b!r} is not an integer without axes", "give one place for all rows: ng.cast(bound, 'int32')")
     first, last = _place_of(start, n), n if s.stop is None else _place_of(stop, n)
     stop = constant_record.build(value=n, axes=Axes(), dtype=dtypes.int64) if s.stop is None else stop
     return cut.build(x, start, stop, axis=axis, out=axis.resized(last if first == 0 else expr.maximum(last - first, 0)))
@@ -806,7 +808,7 @@ def both_sides(padding: Any) -> tuple[int, int]:
     one = _whole(padding)
     pair = (one, one) if one is not None else tuple(_whole(p) for p in padding)
     if len(pair) != 2 or None in pair:
-        raise AxisError(f"{padding!r} is no padding", fix="give a whole number, or (before, after)")
+        raise AxisError(f"{padding!r} is not padding", fix="give a whole number, or (before, after)")
     return pair  # type: ignore[return-value]  # two ints, as checked above
 
 
@@ -987,7 +989,7 @@ def unflatten(x: Any, axes: Any = None) -> Op:
     wrong = [a for a, parts in split.items() if not _same_size(a.size, product(p.size for p in parts))]
     if rest or new or wrong:
         raise AxisError(
-            f"unflatten({x.label}): {show_axes(wrong or rest)} does not come apart into {show_axes(axes)}",
+            f"unflatten({x.label}): {show_axes(wrong or rest)} cannot be split into {show_axes(axes)}",
             details=(show_input(x),),
             fix="give axes whose lengths multiply to it",
         )

@@ -30,7 +30,7 @@ def _type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, ...]) -> T
         raise DTypeError(f"reduce {kind} of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
     missing = [a for a in axes if a not in x.axes]
     if missing:
-        raise AxisError(f"reduce {kind}: {', '.join(map(str, missing))} is no axis of {list(x.axes)}")
+        raise AxisError(f"reduce {kind}: {', '.join(map(str, missing))} is not an axis of {list(x.axes)}")
     return TensorType(without(x.axes, axes), x.dtype)
 
 

@@ -30,7 +30,7 @@ from ngraph.ops.state import parts, sequential_record
 def _has(name: str, x: TensorType, axes: Sequence[Any]) -> None:
     missing = [a for a in axes if a not in x.axes]
     if missing:
-        raise AxisError(f"{name}: {', '.join(map(str, missing))} is no axis of {list(x.axes)}")
+        raise AxisError(f"{name}: {', '.join(map(str, missing))} is not an axis of {list(x.axes)}")
 
 
 # ---- argmax and argmin ------------------------------------------------------------------------------------------------

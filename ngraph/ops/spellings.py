@@ -41,7 +41,7 @@ def constant_value(x: Any) -> Any:
     2.5
     """
     if not is_constant(x):
-        raise GraphError(f"{getattr(x, 'label', repr(x))} is no constant", fix="compute it: ngt.make_transformer().computation(x)()")
+        raise GraphError(f"{getattr(x, 'label', repr(x))} is not a constant", fix="compute it: ngt.make_transformer().computation(x)()")
     value = x.attrs["value"]
     return value.array if type(value) is ArrayRef else value
 

@@ -196,7 +196,7 @@ def value_for(lvalue: Op, rvalue: Any, what: str) -> Op:
     extra = [a.label for a in value.axes if a not in lvalue.axes]
     if extra:
         raise AxisError(
-            f"{what}({lvalue.label}, {value.label}): {', '.join(extra)} is no axis of {lvalue.label}",
+            f"{what}({lvalue.label}, {value.label}): {', '.join(extra)} is not an axis of {lvalue.label}",
             details=(show_input(lvalue), show_input(value)),
             fix="reduce the value over it first",
         )
@@ -221,7 +221,7 @@ def value_for(lvalue: Op, rvalue: Any, what: str) -> Op:
 def assign(lvalue: Op, rvalue: Any) -> Op:
     """Returns an op that assigns `rvalue` to the variable, effective after the computation.
 
-    The value may lack axes of the variable. Raises GraphError when `lvalue` is no variable, AxisError for axes that it lacks,
+    The value may lack axes of the variable. Raises GraphError when `lvalue` is not a variable, AxisError for axes that it lacks,
     DTypeError where a float would be truncated to an integer.
 
     >>> w = ng.variable("K=3")
@@ -230,7 +230,7 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
     """
     if not isinstance(lvalue, Op) or lvalue.opdef is not variable_record:
         what = lvalue.label if isinstance(lvalue, Op) else repr(lvalue)
-        raise GraphError(f"assign to {what}, which is no variable", fix="assign to what ng.variable or ng.persistent_tensor made")
+        raise GraphError(f"assign to {what}, which is not a variable", fix="assign to what ng.variable or ng.persistent_tensor made")
     return assign_record.build(lvalue, value_for(lvalue, rvalue, "assign"))
 
 

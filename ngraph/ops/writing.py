@@ -72,7 +72,7 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
     """Returns an op that sets a part of a variable to `value`; the other elements keep theirs.
 
     item: as in `tensor[item]`: `...`, indices and slices by position, or a dict by axis. value: a number, an array, or an op
-    whose axes are among those of the part. Raises GraphError where `tensor` is no variable, AxisError for axes that do not fit.
+    whose axes are among those of the part. Raises GraphError where `tensor` is not a variable, AxisError for axes that do not fit.
 
     >>> w = ng.variable("K=3")
     >>> ng.function(ng.sequential([ng.set_item(w, slice(0, 2), 5), ng.value_of(w)]))()
@@ -80,7 +80,7 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
     """
     if not isinstance(tensor, Op) or tensor.opdef is not variable_record:
         raise GraphError(
-            f"set_item({getattr(tensor, 'label', repr(tensor))}), which is no variable",
+            f"set_item({getattr(tensor, 'label', repr(tensor))}), which is not a variable",
             fix="only what ng.variable or ng.persistent_tensor made can be written; ng.put gives a changed copy of any tensor",
         )
     part = tensor[item]

@@ -175,7 +175,7 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class OpaqueOp:
-    """A core op that is no loop nest, or not yet: control flow over sub-plans, sorting, cumulative values, effects."""
+    """A core op that is not a loop nest, or not yet: control flow over sub-plans, sorting, cumulative values, effects."""
 
     op: str
     inputs: tuple[Buffer, ...]

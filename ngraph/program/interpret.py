@@ -114,7 +114,7 @@ class _Run:
     def step(self, step: Step) -> None:
         record = find(step.op)
         if record is None:
-            raise ProgramError(f"{step.op} is no registered op", line=_line(step.origin))
+            raise ProgramError(f"{step.op} is not a registered op", line=_line(step.origin))
         call = Call(
             {k: self.attribute(a) for k, a in step.attrs.items()},
             tuple([v.type for v in step.inputs]),

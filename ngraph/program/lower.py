@@ -227,7 +227,7 @@ class Lowering:
         if kind == "placeholder":
             if op not in self.fed:
                 raise GraphError(
-                    f"placeholder {op.label} {show_axes(op.axes)} is needed, and is no argument of this computation",
+                    f"placeholder {op.label} {show_axes(op.axes)} is needed, and is not an argument of this computation",
                     line=op.line,
                     fix="name it among the computation's parameters",
                 )
@@ -265,7 +265,7 @@ class Lowering:
         if o.opdef.name == "together":
             return inputs
         if o.opdef.name not in REGISTRY:
-            raise GraphError(f"{o.opdef.name} is no registered op", line=o.line)
+            raise GraphError(f"{o.opdef.name} is not a registered op", line=o.line)
         attrs = {
             k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self.value(of, scope)[0], self._body)
             for k, a in o.attrs.items()
@@ -562,7 +562,7 @@ def lower(
 
     whole: selects the composite ops that are kept, for a transformer that runs them as one op. writes: the numbers of the parameters
     that the last results replace.
-    Raises GraphError for a placeholder that is no parameter, unordered assigns, an op in two sequentials at different states; AxisError
+    Raises GraphError for a placeholder that is not a parameter, unordered assigns, an op in two sequentials at different states; AxisError
     for lengths that were set after the graph was built and disagree.
     """
     with no_collection():

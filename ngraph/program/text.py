@@ -8,7 +8,7 @@
     %2 : float32[N] = contract(%1, %0) {over: [C], accumulate: float32}  # dot at "net.py":7
     output %2
 
-Statements end with the line. Tuples are in brackets, strings in quotes, ids of axes bare (in backticks where they are no plain
+Statements end with the line. Tuples are in brackets, strings in quotes, ids of axes bare (in backticks where they are not plain
 name); in a length a bare id is its `Len`. A body is in braces: `body: program { … }`. `#` precedes the origin of a step.
 """
 
@@ -505,7 +505,7 @@ class _Parser:
         self.k += 1
         a = self.axis()
         if a in p.axes:
-            self.fail(f"axis {a} stands twice", self.k - 1)
+            self.fail(f"axis {a} occurs twice", self.k - 1)
         p.hints[a] = self.string() if self.tokens[self.k][:1] == '"' else str(a)
         p.axes[a] = self.expr(bare=True) if self.accept("=") else Len(a)
 
@@ -567,7 +567,7 @@ class _Parser:
         at = self.k
         name = self.word("the name of an attribute")
         if name in attrs:
-            self.fail(f"attribute {name} stands twice", at)
+            self.fail(f"attribute {name} occurs twice", at)
         self.expect(":")
         attrs[name] = self.attr()
 
@@ -937,7 +937,7 @@ def _decode(data: Any, outer: Decoder) -> Program:
     outer.at = "axes"
     axes = {axis(a): typed_length(d.decode(length)) for a, _, length in data["axes"]}
     if len(axes) != len(data["axes"]):
-        raise ValueError("an axis stands twice")
+        raise ValueError("an axis occurs twice")
     outer.at = "origins"
     origins = [tuple([Origin(typed(n, str), typed(s, str), typed(f, str), typed(k, int)) for n, s, f, k in o]) for o in data["origins"]]
     taken: set[int] = set()

@@ -48,7 +48,7 @@ class _Check:
             self.demand(rule, check(self))
         checks = [*STEP_INVARIANTS.items(), *(TYPE_INVARIANTS.items() if self.full else ())]
         for v in p.sources():
-            self.demand("a value is defined once", f"{_show(v)} stands twice among inputs, states and token" if v in self.known else None)
+            self.demand("a value is defined once", f"{_show(v)} occurs twice among inputs, states and token" if v in self.known else None)
             self.known.add(v)
         for step in p.steps:
             for rule, check in checks:
@@ -151,14 +151,14 @@ def _states(c: _Check) -> Complaint:
     p = c.program
     before = {s.name: s.value for s in p.state_in}
     if len(before) != len(p.state_in):
-        return "a name stands twice in state_in"
+        return "a name occurs twice in state_in"
     written = [name for name, _ in p.state_out]
     twice = sorted({name for name in written if written.count(name) > 1}) if len(set(written)) != len(written) else ()
     if twice:
         return f"{', '.join(twice)} is written twice"
     for name, after in p.state_out:
         if name not in before:
-            return f"{name} is written and is no state of the program"
+            return f"{name} is written and is not state of the program"
         old, new = before[name].type, after.type
         if old.dtype is not new.dtype or set(old.axes) != set(new.axes):
             return f"{name} is {old} at the start and {new} at the end"
@@ -176,7 +176,7 @@ def _writes(c: _Check) -> Complaint:
     for what, each in (("input", [k for k, _ in p.writes]), ("output", [n for _, n in p.writes])):
         twice = sorted({k for k in each if each.count(k) > 1}) if len(set(each)) != len(each) else ()
         if twice:
-            return f"{what} {', '.join(map(str, twice))} stands twice in writes"
+            return f"{what} {', '.join(map(str, twice))} occurs twice in writes"
     return None
 
 
@@ -200,8 +200,8 @@ def _closed(c: _Check) -> Complaint:
 def _core(c: _Check, s: Step) -> Complaint:
     record = find(s.op)
     if record is None:
-        return f"{s.op} is no registered op"
-    return None if record.core else f"{s.op} is no core op" + (": it has to be lowered" if record.lower else "")
+        return f"{s.op} is not a registered op"
+    return None if record.core else f"{s.op} is not a core op" + (": it has to be lowered" if record.lower else "")
 
 
 def _before_use(c: _Check, s: Step) -> Complaint:
@@ -280,7 +280,7 @@ def _leaf(c: _Check, leaf: expr.Leaf) -> Complaint:
 
 
 def _scalar(v: Value) -> Complaint:
-    return None if v.dtype.is_integer and not v.axes else f"{_show(v)} is no whole number, so no length and no index"
+    return None if v.dtype.is_integer and not v.axes else f"{_show(v)} is not a whole number, so neither a length nor an index"
 
 
 def _first(complaints: Iterable[Complaint]) -> Complaint:

@@ -178,7 +178,7 @@ def number(value: Value, makers: Makers) -> Any:
     if type(held) is ArrayRef and held.array.ndim == 0:
         held = held.array.item()
     if not isinstance(held, (bool, int, float)):
-        return None  # a length expression is no number yet
+        return None  # a length expression is not a number yet
     return wrapped(int(held), value.type.dtype) if value.type.dtype.is_integer else held
 
 

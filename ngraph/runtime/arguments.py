@@ -29,7 +29,7 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
         array = as_array(x)
     except (TypeError, ValueError, BufferError) as error:
         rows = isinstance(x, (list, tuple)) and "inhomogeneous" in str(error)
-        why = "rows of unlike lengths" if rows else f"{type(x).__name__}, which is no array: {error}"
+        why = "rows of different lengths" if rows else f"{type(x).__name__}, which is not an array: {error}"
         raise ArgumentError(f"{what} got {why}", fix="pass an array of numbers") from None
     kind = _kind(array.dtype)
     if array.dtype == dtype.np:
@@ -56,7 +56,7 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
 
 
 def _not_whole(array: np.ndarray, dtype: DType) -> float | None:
-    """Returns the first element that is no whole number, or that `dtype` cannot hold; None where there is none."""
+    """Returns the first element that is not a whole number, or that `dtype` cannot hold; None where there is none."""
     wide = array.astype(np.float64)
     with np.errstate(invalid="ignore"):
         wrong = (wide != np.rint(wide)) | (wide < float(dtype.lowest)) | (wide >= float(dtype.highest) + 1) | ~np.isfinite(wide)
@@ -64,7 +64,7 @@ def _not_whole(array: np.ndarray, dtype: DType) -> float | None:
 
 
 def _kind(dtype: np.dtype) -> str | None:
-    """Returns 'b', 'i', 'u' or 'f'; None for a dtype that is no number."""
+    """Returns 'b', 'i', 'u' or 'f'; None for a dtype that is not a number."""
     if dtype.kind in "biuf":
         return dtype.kind
     return "f" if dtype.kind == "V" and dtype.name in ("bfloat16",) else None
@@ -252,7 +252,7 @@ def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[An
     missing = [op for op in ops if op not in feeds]
     if extra or missing:
         said = [f"{op.label} {show_axes(op.axes)} is not fed" for op in missing]
-        said += [f"{getattr(f, 'label', repr(f))} is no parameter of it" for f in extra]
+        said += [f"{getattr(f, 'label', repr(f))} is not a parameter of it" for f in extra]
         wanted = ", ".join(f"{op.label}: value" for op in ops)
         raise ArgumentError(
             f"{name}: {'; '.join(said)}",

@@ -6,7 +6,7 @@
     cache().keep(kind, key, data)        bytes of any kind, and `find(key, kind)` again
 
 The folder (`config.cache`) holds one file for each entry: a head with the entry's key and a checksum, and the content. A file that is
-truncated, changed, of another version or another user's is no entry. Files are created atomically, by renaming, and are written and
+truncated, changed, of another version or another user's is not an entry. Files are created atomically, by renaming, and are written and
 deleted under a lock that the system releases when a process ends; the least recently used are deleted first.
 """
 
@@ -502,7 +502,7 @@ class Cache:
     def objects(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
         """Returns the object of each text, in order; equal texts are compiled once, and new ones while more texts come.
 
-        Raises `workers.Failed` with LLVM's message where a text is no IR.
+        Raises `workers.Failed` with LLVM's message where a text is not IR.
         """
         if self.size > IN_PROCESS:
             self.here, self.size = {}, 0
@@ -624,7 +624,7 @@ def cache() -> Cache:
     if found is None:
         if folder and os.path.exists(folder) and not os.path.isdir(folder):
             warn(
-                f"nothing that is compiled can be kept: {folder} is no folder",
+                f"nothing that is compiled can be kept: {folder} is not a folder",
                 fix="name a folder, NGRAPH_CACHE=folder, or NGRAPH_CACHE=off",
             )
         found = _caches.setdefault(folder, Cache(folder))

@@ -20,7 +20,7 @@ from ngraph.program.program import Program
 
 INDEX = "stages.json"
 SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
-CODE = ("source", "plan", "schedule", "llvm", "asm")  # stages that are no programs
+CODE = ("source", "plan", "schedule", "llvm", "asm")  # stages that are not programs
 _taken: dict[str, int] = {}  # folders written by this process, with counts: two computations may have one name
 
 

@@ -212,7 +212,7 @@ class StateArrays(Alone):
 
     def _check(self, variable: Any) -> None:
         if not isinstance(variable, Op) or not variable.is_variable:
-            raise StateError(f"{getattr(variable, 'label', repr(variable))} is no variable, so has no state")
+            raise StateError(f"{getattr(variable, 'label', repr(variable))} is not a variable, so has no state")
         self.add(variable.hint or variable.opdef.name, variable)
 
 

@@ -58,12 +58,12 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         kind, fix = next(
             (known for start, known in OTHERS.items() if data.startswith(start)), ("", "give a file that transformer.save wrote, whole")
         )
-        raise ParseError(f"{os.fspath(path)} is no safetensors file{kind}: {error}", fix=fix) from None
+        raise ParseError(f"{os.fspath(path)} is not a safetensors file{kind}: {error}", fix=fix) from None
     said = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
     arrays = {}
     for name, entry in entries:
         if entry["dtype"] not in NAMES:
-            raise ParseError(f"{os.fspath(path)}: {name} is {entry['dtype']}, which is no element type of ngraph")
+            raise ParseError(f"{os.fspath(path)}: {name} is {entry['dtype']}, which is not an element type of ngraph")
         kind = NAMES[entry["dtype"]]
         if f"dtype of {name}" in said and entry["dtype"] == "U8" and said[f"dtype of {name}"] in NARROW_NAMES:
             kind = said[f"dtype of {name}"]
@@ -109,7 +109,7 @@ def restore(state: StateArrays, path: str | os.PathLike[str], partial: bool = Fa
     wrong: list[str] = []
     if not partial:
         wrong += [f"{name} is not in the file" for name in variables if name not in arrays]
-        wrong += [f"{name} is no variable here" for name in arrays if name not in variables]
+        wrong += [f"{name} is not a variable here" for name in arrays if name not in variables]
     both = [name for name in variables if name in arrays]
     names = len(wrong)
     for name in both:

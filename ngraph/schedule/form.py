@@ -123,7 +123,7 @@ class Access:
     """One read or store at `source` + the sum of `base`, of `coef[loop] * counter`, of `const`, of stride * `rest`, in elements.
 
     base    terms that stay in a work item: (grid loop, elements), and elements over lengths
-    rest    (stride, expression) of what is no sum of multiples of counters
+    rest    (stride, expression) of what is not a sum of multiples of counters
     zero    all bytes of the value that is read where a predicate fails are 0
     deps    the loops that it moves with
     room    elements of the buffer behind the last one that it reaches; None where that is unknown

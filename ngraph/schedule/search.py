@@ -35,7 +35,7 @@ class AccessDescriptor(NamedTuple):
 
     steps: tuple[int | None, ...]
     deps: frozenset[D]  # all loops that it depends on
-    non_affine: frozenset[D]  # those through an index that is no sum of steps
+    non_affine: frozenset[D]  # those through an index that is not a sum of steps
     bytes: int  # of one element
     store: bool = False
     epilogue: bool = False  # after the reduction

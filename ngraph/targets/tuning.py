@@ -311,7 +311,7 @@ small models' first results."""
 MAX_BLOCK_THREADS = 256
 """[threads] Of a block. Rule: more would leave each of them too few of 64 Ki registers for a tile of sums and its operands."""
 BLOCK_ELEMENTS = 1 << 10
-"""[elements] Of a block of threads at least, where a kernel is no product. Rule: 256 threads with a vector of 4 each."""
+"""[elements] Of a block of threads at least, where a kernel is not a product. Rule: 256 threads with a vector of 4 each."""
 THREAD_ROWS = 4
 """[sums] Of a thread's tile along one axis. Rule: 8 reads from shared memory for 16 products."""
 THREAD_COLUMNS = 4

@@ -1,6 +1,6 @@
-"""Program → tensor graph: one rule for each core op that is no elementwise operation.
+"""Program → tensor graph: one rule for each core op that is not an elementwise operation.
 
-The rules stand in a table by core op (`NODES`). Data movement becomes the index of a read; an op that is no loop nest becomes an opaque op
+The rules are a table by core op (`NODES`). Data movement becomes the index of a read; an op that is not a loop nest becomes an opaque op
 (`routine`).
 """
 
@@ -22,7 +22,9 @@ from ngraph.tensors.edit import GraphEditor
 from ngraph.tensors.graph import Arg, Constant, IndexValue, PiecewisePart, ScalarConstant, TensorGraph, TensorNode, dtype_of
 from ngraph.tensors.index import Load, Read, bounds, identity_index, loads
 
-NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is no elementwise operation")
+NODES: Column[Any] = OPS.column(
+    "plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is not an elementwise operation"
+)
 
 
 def build(program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names, loop_invariant: Collection[Value] = ()) -> TensorGraph:
@@ -114,7 +116,7 @@ class GraphBuilder(GraphEditor):
         self.at[v] = self.numbers[v] = x
 
 
-# ---- one rule for each core op that is no scalar operation ----------------------------------------------------------------
+# ---- one rule for each core op that is not a scalar operation ----------------------------------------------------------------
 
 
 COUNTING = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b}

@@ -3,7 +3,7 @@
     elem     one scalar operation at every index of `axes`
     reduce   the reduction of one argument, which has `axes` and `reduced`, over `reduced`
     join     one array from parts, each written at an index of its own: concat, scatter
-    routine  an opaque op: a core op that is no loop nest; its results are nodes `part`
+    routine  an opaque op: a core op that is not a loop nest; its results are nodes `part`
 
 Graphs and nodes are values: a rewrite returns a new graph (`edit`), which shares the unchanged nodes.
 """

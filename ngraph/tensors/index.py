@@ -149,7 +149,7 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
         top = math.inf if size is None else size
         return (0, max(top - 1, 0)) if isinstance(e, Idx) else (0 if size is None else top, top)
     form = affine(e)
-    if form is not None:  # an index that stands twice counts once
+    if form is not None:  # an index that occurs twice counts once
         low: float = form[1]
         high: float = form[1]
         for axis, k in form[0].items():

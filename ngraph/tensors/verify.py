@@ -59,7 +59,7 @@ def _lengths(g: TensorGraph) -> Iterator[str]:
     for a, length in g.axes.items():
         for leaf in expr.leaves(length) if isinstance(length, Expr) else ():
             if type(leaf) is Len and leaf.of not in g.axes:
-                yield f"the length of {a} is made of that of {leaf.of}, which is no axis of the graph"
+                yield f"the length of {a} is made of that of {leaf.of}, which is not an axis of the graph"
             elif type(leaf) is Run and leaf.of not in g.numbers:
                 yield f"the length of {a} is made of a number that no node has"
             elif type(leaf) is Idx or type(leaf) is Load:
@@ -69,18 +69,18 @@ def _lengths(g: TensorGraph) -> Iterator[str]:
             yield f"{a} has {g.lengths[a]} places in the table of known lengths, and is {known} long"
         if known is not None and known < 0:
             yield f"{a} has the length {known}"
-    yield from (f"{a} is said to be made by rewrites, and is no axis of the graph" for a in sorted(g.made - set(g.axes)))
+    yield from (f"{a} is said to be made by rewrites, and is not an axis of the graph" for a in sorted(g.made - set(g.axes)))
 
 
 def _node(g: TensorGraph, n: TensorNode, there: set[Any]) -> Iterator[str]:
     every = (*n.axes, *n.reduced)
     if n in there:
-        yield f"{n!r} stands twice"
+        yield f"{n!r} occurs twice"
     if n.kind not in ("elem", "reduce", "join", "routine", "part"):
         yield f"{n!r} is of no kind that there is"
     if len(set(every)) < len(every):
         yield f"{n!r} has an axis twice: {', '.join(every)}"
-    yield from (f"{n!r} is over {a}, which is no axis of the graph" for a in every if a not in g.axes)
+    yield from (f"{n!r} is over {a}, which is not an axis of the graph" for a in every if a not in g.axes)
     if n.split_k is not None and (n.kind != "reduce" or n.split_k not in n.axes):
         yield f"{n!r} has parts along {n.split_k}, which is none of its axes"
     for r in n.reads:
@@ -99,7 +99,7 @@ def _read(g: TensorGraph, n: TensorNode, r: Read, there: set[Any]) -> Iterator[s
     if type(source) is not Constant and source not in there:
         yield f"{n!r} reads {source!r}, which does not stand before it"
     if not isinstance(source, TensorNode | Constant | Value):
-        yield f"{n!r} reads {source!r}, which is no value"
+        yield f"{n!r} reads {source!r}, which is not a value"
         return
     if set(r.index) != set(source.axes):
         yield f"{n!r} reads {source!r} at an index of [{', '.join(r.index)}]"
@@ -145,14 +145,14 @@ def _kind(g: TensorGraph, n: TensorNode) -> Iterator[str]:
     for k, a in enumerate(n.args if n.kind != "routine" else ()):
         yield from _scope(n, f"argument {k}", _arg_exprs(a), axes)
     if n.kind != "reduce" and (n.reduced or n.selects):
-        yield f"{n!r} is no reduction, and says over what it is one"
+        yield f"{n!r} is not a reduction, and says over what it is one"
     if n.kind != "join" and (n.parts or n.disjoint or n.inline):
-        yield f"{n!r} is no join, and has parts"
+        yield f"{n!r} is not a join, and has parts"
     if n.kind == "elem":
         yield from _elementwise(n)
     elif n.kind == "reduce":
         if len(n.args) != 1 or n.op not in COMBINES or not n.reduced:
-            yield f"{n!r} is no reduction of one argument over some axes by one of {', '.join(COMBINES)}"
+            yield f"{n!r} is not a reduction of one argument over some axes by one of {', '.join(COMBINES)}"
         elif dtype_of(n.args[0]) is not n.dtype:
             yield f"{n!r} combines values of {dtype_of(n.args[0]).name}"
     elif n.kind == "join":
@@ -236,6 +236,8 @@ def _ends(g: TensorGraph, there: set[Any]) -> Iterator[str]:
             yield f"{n!r} becomes the state {name!r}, which is none that comes in, or it does not say so"
         elif n.axes != before.axes or n.dtype is not before.dtype:
             yield f"{n!r} becomes the state {name!r} of {before.type}"
-    yield from (f"a number of {r.source!r} is no single one" for r in g.numbers.values() if r.source.axes or r.source.dtype is dtypes.token)
+    yield from (
+        f"a number of {r.source!r} is not a single one" for r in g.numbers.values() if r.source.axes or r.source.dtype is dtypes.token
+    )
     if g.token_out is not None and g.token_out not in there:
         yield f"the last effect, {g.token_out!r}, does not stand in the graph"

@@ -18,7 +18,7 @@ from ngraph.errors import nearest
 from ngraph.op_graph.files import refused, told, write_whole
 from ngraph.verbs import UsageError
 
-# by extension: what to do with files that are no models
+# by extension: what to do with files that are not models
 OTHERS = {".py": "`ngraph explain` and `ngraph graph` look into programs", ".npz": "arrays go with --inputs"}
 
 
@@ -39,7 +39,7 @@ def model_file(path: str) -> str:
     """Returns the path of an existing file that may be a model."""
     ending = os.path.splitext(existing(path))[1].lower()
     if ending in OTHERS:
-        raise argparse.ArgumentTypeError(f"{path} is no model\n{OTHERS[ending]}")
+        raise argparse.ArgumentTypeError(f"{path} is not a model\n{OTHERS[ending]}")
     return path
 
 
@@ -59,7 +59,7 @@ def number_from(least: float, whole: bool = True) -> Callable[[str], Any]:
 
 
 def check_output(path: str | None, *endings: str, reads: Mapping[str, str | None] | None = None) -> None:
-    """Checks a path that is to be written later: its extension, its folder, and that it is no input of the command.
+    """Checks a path that is to be written later: its extension, its folder, and that it is not an input of the command.
 
     endings   its allowed extensions; any without them. reads: the role and path of each file that the command reads
     Raises UsageError, FileError.
@@ -109,4 +109,4 @@ def read_arrays(path: str) -> dict[str, np.ndarray[Any, Any]]:
             file = np.load(opened, allow_pickle=False)
             return {name: file[name] for name in file.files}
     except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, NotImplementedError, zlib.error):
-        raise UsageError(f"{path} is no .npz file of plain arrays", fix="make one with np.savez(path, **{name: array})") from None
+        raise UsageError(f"{path} is not a .npz file of plain arrays", fix="make one with np.savez(path, **{name: array})") from None

@@ -105,7 +105,7 @@ def say(text: str) -> None:
 
 def complain(kind: str, error: BaseException, given: Any) -> None:
     """Prints the error in one paragraph, with its traceback where -v is given, and as data on stdout where --json is."""
-    message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is no line of a program
+    message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is not a line of a program
     if isinstance(error, OSError) and not isinstance(error, NgraphError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     if kind == UNEXPECTED:

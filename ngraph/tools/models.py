@@ -47,7 +47,7 @@ def shapes_of(given: Sequence[str] | None, open_: bool = False) -> dict[str, tup
         name, colon, dims = text.rpartition(":")
         words = dims.split(",") if dims else []
         if not colon or not all(re.fullmatch(r"-?\d+", w) or (open_ and w == "?") for w in words):
-            raise UsageError(f"{text!r} is no shape; write it as input:1,3,224,224", fix="give the input's name, a colon, its lengths")
+            raise UsageError(f"{text!r} is not a shape; write it as input:1,3,224,224", fix="give the input's name, a colon, its lengths")
         if name in found:
             raise UsageError(f"{name} has two shapes, {list(found[name])} and [{dims}]", fix="give one --shape for each input")
         found[name] = tuple([None if w == "?" else int(w) for w in words])
@@ -309,7 +309,7 @@ class Lengths:
     def _range(text: str) -> tuple[str, range]:
         found = re.fullmatch(r"(.+)=(\d+)\.\.(\d+)(?:/([1-9]\d*))?", text)
         if found is None or int(found[2]) > int(found[3]):
-            raise UsageError(f"{text!r} is no range of lengths", fix="write it as --vary width=64..320")
+            raise UsageError(f"{text!r} is not a range of lengths", fix="write it as --vary width=64..320")
         step = int(found[4] or 1)
         first = -(-int(found[2]) // step) * step
         if first > int(found[3]):
@@ -534,7 +534,7 @@ def _convert(parser: Any) -> None:
     parser.add_argument("--external", type=number_from(0), metavar="BYTES", help="put arrays of so many bytes or more beside the model")
 
 
-@verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
+@verb("convert", "rewrite a model: another opset, known lengths, arrays beside it", _convert)
 def convert(arguments: Any) -> Answer:
     """Runs `ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
     model, to = loaded(arguments.model), formats.of(arguments.output)

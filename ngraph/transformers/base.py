@@ -141,7 +141,7 @@ class Transformer(Alone):
         results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
         assigns, are executed and give None. parameters: placeholders, or variables whose value is then the argument.
         writes: {parameter: value}: a call writes the value into the array that it got for the parameter, once all reads of it are
-        done; the value may lack axes of the parameter, as in `assign`, and is no result.
+        done; the value may lack axes of the parameter, as in `assign`, and is not a result.
         orders: {parameter or result: its axes from the slowest in memory to the fastest}, where that is not the order of its dims:
         arguments that lie so are not copied, and results are given so. array_type: the type of results, where that is not
         np.ndarray: one with DLPack's C exchange API, such as torch.Tensor, whose library allocates them (docs/arrays.md).
@@ -297,7 +297,7 @@ def _is_random(variable: Op) -> bool:
 
 
 def _seed(given: Any) -> int:
-    """Returns a seed as the 64 bits that generators take. Raises ArgumentError where it is no integer."""
+    """Returns a seed as the 64 bits that generators take. Raises ArgumentError where it is not an integer."""
     try:
         return operator.index(given) % (1 << 64)
     except TypeError:
@@ -305,12 +305,12 @@ def _seed(given: Any) -> int:
 
 
 def _written(writes: Mapping[Op, Any], parameters: Sequence[Op]) -> dict[int, Op]:
-    """Returns the value of each parameter that is written, by its number. Raises GraphError for what is no parameter."""
+    """Returns the value of each parameter that is written, by its number. Raises GraphError for what is not a parameter."""
     found = {}
     for x, value in writes.items():
         if x not in parameters:
             raise GraphError(
-                f"writes: {getattr(x, 'label', repr(x))} is no parameter of the computation",
+                f"writes: {getattr(x, 'label', repr(x))} is not a parameter of the computation",
                 fix="name it among the parameters, or use ng.assign for a variable that is state",
             )
         found[parameters.index(x)] = value_for(x, value, "writes")
@@ -318,7 +318,7 @@ def _written(writes: Mapping[Op, Any], parameters: Sequence[Op]) -> dict[int, Op
 
 
 def _forms(orders: Mapping[Op, Any], array_type: type | None, parameters: Sequence[Op], form: ResultForm) -> ArrayForms:
-    """Returns the forms of a computation's arrays. Raises GraphError for an order of what is no array of it, ArgumentTypeError."""
+    """Returns the forms of a computation's arrays. Raises GraphError for an order of what is not an array of it, ArgumentTypeError."""
     api = None if array_type is None or array_type is np.ndarray else exchange_api(array_type)
     if api is None and array_type not in (None, np.ndarray):
         raise ArgumentTypeError(
@@ -329,7 +329,7 @@ def _forms(orders: Mapping[Op, Any], array_type: type | None, parameters: Sequen
     found: dict[Op, tuple[int, ...]] = {}
     for x, axes in orders.items():
         if x not in parameters and x not in tensors:
-            raise GraphError(f"orders: {getattr(x, 'label', repr(x))} is no parameter and no result of the computation")
+            raise GraphError(f"orders: {getattr(x, 'label', repr(x))} is neither a parameter nor a result of the computation")
         own = axes_with_order(x, axes).axes  # or the error
         order = tuple([x.axes.index(a) for a in own])
         if order != tuple(range(len(order))):

@@ -261,9 +261,9 @@ def function(results: Any, *inputs: Any, transformer: Transformer | None = None,
     inputs = every[: len(inputs)]
     for x in nest.leaves(list(every)):
         if not isinstance(x, Op):
-            raise GraphError(f"{x!r} is no input", fix="pass what ng.placeholder or ng.variable made, or dicts and lists of these")
+            raise GraphError(f"{x!r} is not an input", fix="pass what ng.placeholder or ng.variable made, or dicts and lists of these")
     if transformer is not None and not isinstance(transformer, Transformer):
-        raise ArgumentTypeError(f"function: {transformer!r} is no transformer", fix="pass what ngt.make_transformer() gives")
+        raise ArgumentTypeError(f"function: {transformer!r} is not a transformer", fix="pass what ngt.make_transformer() gives")
     names = _named(inputs)
     if callable(results) and not isinstance(results, Op):
         names = _parameters(results, names)

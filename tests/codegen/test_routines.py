@@ -67,7 +67,7 @@ def native(monkeypatch):
 
     def routine(self, step, target=HOST, cut=3):
         if step.op not in KERNELS:
-            raise AssertionError(f"{step.op} is no routine of generated code")
+            raise AssertionError(f"{step.op} is not a routine of generated code")
         places = {}
         for b in step.inputs:
             self.arrays[b] = np.ascontiguousarray(self.arrays[b])
@@ -290,5 +290,5 @@ def test_objects_want_nothing_from_elsewhere(op, target):
 def test_what_is_no_routine_of_generated_code_says_so():
     s = Steps(B=3)
     p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
-    with pytest.raises(UnsupportedError, match="effect is no routine"):
+    with pytest.raises(UnsupportedError, match="effect is not a routine"):
         emit_opaque_op(p, OpaqueOp("effect", (), (), {}), HOST)

@@ -332,8 +332,8 @@ def test_an_operator_and_an_index_too():
 REFUSED = {  # what some function would take in silence
     "a number of tensors": lambda: ng.tanh(x(), 3),
     "too few tensors": lambda: ng.add(x()),
-    "a stride that is no whole number": lambda: ng.max_pool(image(), {H: 2}, stride=1.5),
-    "a seed that is no whole number": lambda: ng.uniform(axes=[H], seed=2.5),
+    "a stride that is not a whole number": lambda: ng.max_pool(image(), {H: 2}, stride=1.5),
+    "a seed that is not a whole number": lambda: ng.uniform(axes=[H], seed=2.5),
     "a flag that is a word": lambda: ng.cumsum(x(), H, reverse="no"),
     "no dtype": lambda: ng.cast(x(), None),
     "a value of words": lambda: ng.variable([H], initial_value="zeros"),

@@ -186,13 +186,13 @@ def test_what_axes_are_made_of():
 
 @pytest.mark.parametrize("twice", [[POOL[0], POOL[0]], [POOL[0], make_axis(9, name="A")]])
 def test_no_axis_stands_twice_even_of_another_length(twice):
-    with pytest.raises(AxisError, match="A stands twice in .*\n.*fix: use the dual"):
+    with pytest.raises(AxisError, match="A occurs twice in .*\n.*fix: use the dual"):
         Axes(twice)
 
 
 def test_what_is_no_axis_is_refused():
     for wrong in ([3], [None], "3", "H==3", "H:3", "H=-3", "H=3.5", ["'H"]):
-        with pytest.raises(AxisError, match="is no axis"):
+        with pytest.raises(AxisError, match="is not an axis"):
             Axes(wrong)
 
 

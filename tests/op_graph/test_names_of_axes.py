@@ -134,7 +134,7 @@ def test_a_slice_by_name_is_written_in_pairs():
     for wrong in (lambda: X["H"], lambda: X["H", 1, "W"], lambda: X["H", 1, 2, 3]):
         with pytest.raises(AxisError, match="do not alternate"):
             wrong()
-    with pytest.raises(AxisError, match="(?s)Q is no axis.*N=2, H=3, W=4"):
+    with pytest.raises(AxisError, match="(?s)Q is not an axis.*N=2, H=3, W=4"):
         X["Q", 1]
     with pytest.raises(AxisError, match="ng.take"):
         X["H", IDX]

@@ -1,4 +1,4 @@
-"""Op-graphs saved and loaded: all that the user said comes back, and what is no op-graph is refused with a place."""
+"""Op-graphs saved and loaded: all that the user said comes back, and what is not an op-graph is refused with a place."""
 
 import copy
 import json
@@ -232,7 +232,7 @@ def test_a_record_that_the_reader_has_not_is_named(registries):
     record = opdef.op("test_gone", "Gone when read.", type=lambda inputs: TensorType(Axes(), dtypes.float32))
     saved = dumps(record() + 1)
     del opdef.REGISTRY["test_gone"]
-    with pytest.raises(ParseError, match=r"at ops\[0\]: .*'test_gone' is no registered op"):
+    with pytest.raises(ParseError, match=r"at ops\[0\]: .*'test_gone' is not a registered op"):
         loads(saved)
 
 

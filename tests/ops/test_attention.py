@@ -106,7 +106,7 @@ def test_a_query_that_may_look_nowhere_gives_zeros_and_no_slope(compute):
 
 def test_attention_says_what_is_wrong():
     q, k = ng.placeholder([T, D]), ng.placeholder([S, D])
-    with pytest.raises(AxisError, match="E is no axis"):
+    with pytest.raises(AxisError, match="E is not an axis"):
         ng.attention(q, k, k, features=E, queries=T, keys=S)
     with pytest.raises(AxisError, match="q has the keys' axis"):
         ng.attention(ng.placeholder([T, S, D]), k, k, features=D, queries=T, keys=S)

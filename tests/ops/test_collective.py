@@ -60,7 +60,7 @@ def test_one_process_cannot_have_parts_of_others(name):
 
 
 def test_what_is_wrong():
-    with pytest.raises(AxisError, match="M is no axis"):
+    with pytest.raises(AxisError, match="M is not an axis"):
         ng.all_gather(ng.placeholder([H]), M)
     with pytest.raises(AxisError, match="name an axis of x, and a new one"):
         ng.all_gather(ng.placeholder([H, N]), H, N)

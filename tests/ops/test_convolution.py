@@ -255,7 +255,7 @@ class TestMistakes:
         self.error(lambda: conv(self.x, f, {self.h: self.r}), "C has length 3", "4")
 
     def test_an_axis_that_is_not_there(self):
-        self.error(lambda: conv(self.x, self.f, {self.r: self.r}), "R is no axis", "C=3, H=5, N=2")
+        self.error(lambda: conv(self.x, self.f, {self.r: self.r}), "R is not an axis", "C=3, H=5, N=2")
 
     def test_a_window_that_fits_nowhere(self):
         wide = ng.placeholder([self.c, ng.make_axis(8, name="R"), self.k])

@@ -255,7 +255,7 @@ def test_one_hot_of_what_is_outside_and_reads_nothing_at_computed_places():
 X, F = hole(I, J), hole(N)
 AT = hole(N, dtype="int32")
 MISTAKES = [
-    (AxisError, lambda: take(X, AT, K), "K is no axis"),
+    (AxisError, lambda: take(X, AT, K), "K is not an axis"),
     (DTypeError, lambda: take(X, F, J), "float64"),
     (AxisError, lambda: take(X, hole(ng.make_axis(5, name="I"), dtype="int32"), J), "axis I has length"),
     (AxisError, lambda: gather(X, AT, axes=(I, J), mode="clip"), "1 indices for the axes"),

@@ -193,7 +193,7 @@ class TestMistakes:
 
     def test_each_says_what_and_how_to_mend_it(self):
         h = self.h
-        self.error(lambda: max_pool(self.x, {"W": 2}), "W is no axis", "H=5, N=2")
+        self.error(lambda: max_pool(self.x, {"W": 2}), "W is not an axis", "H=5, N=2")
         self.error(lambda: max_pool(self.x, {h: 2}, padding=2), "nothing in them", "pad less")
         self.error(lambda: max_pool(self.x, {h: 0}), "at least 1")
         self.error(lambda: max_pool(self.x, {h: 6}), "H_window=6 fits along H=5", "take a shorter window")

@@ -163,7 +163,7 @@ def test_vmap_of_several_arguments_and_results():
 
 def test_what_vmap_cannot_do_is_told():
     x = hole("B=5")
-    with pytest.raises(AxisError, match="(?s)Q is no axis.*B=5"):
+    with pytest.raises(AxisError, match="(?s)Q is not an axis.*B=5"):
         ng.vmap(lambda x: x, "Q")(x)
     with pytest.raises((UnsupportedError, NgraphError)):
         ng.vmap(lambda x: ng.while_loop(lambda v: v < 10.0, lambda v: v * 2.0, x), "B")(x)

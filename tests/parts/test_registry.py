@@ -139,9 +139,9 @@ def test_no_other_file_lists_elementwise_ops_by_name():
 
 
 def test_a_misspelt_fact_of_a_record_is_refused():
-    with pytest.raises(ValueError, match="op no_such: elementwize is no fact; did you mean elementwise"):
+    with pytest.raises(ValueError, match="op no_such: elementwize is not a fact; did you mean elementwise"):
         op("no_such", "Nothing.", type=lambda inputs: inputs[0], elementwize=True)
-    with pytest.raises(ValueError, match="op no_such: lowers is no fact; did you mean lower"):
+    with pytest.raises(ValueError, match="op no_such: lowers is not a fact; did you mean lower"):
         op("no_such", "Nothing.", type=lambda inputs: inputs[0], lowers=None)
     assert "no_such" not in REGISTRY and not OPS.facts("no_such")
 

@@ -99,7 +99,7 @@ def test_they_give_what_the_oracle_gives(make):
         (*dot(4, 8, 4), INT8),
         (*window(zero=-5), INT8),  # 5 to 260, and 0 where it is padded
     ],
-    ids=["another machine", "roots", "multiples", "int16", "a long sum", "a vector", "small", "padding that is no byte"],
+    ids=["another machine", "roots", "multiples", "int16", "a long sum", "a vector", "small", "padding that is not a byte"],
 )
 def test_others_stay_as_they_are(results, holes, machine):
     assert "pack4(" not in text(plan(program(results, *holes), machine=machine))

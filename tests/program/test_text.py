@@ -1,4 +1,4 @@
-"""Programs to text and JSON and back: everything survives, and what is no program is refused with a place."""
+"""Programs to text and JSON and back: everything survives, and what is not a program is refused with a place."""
 
 import json
 import os
@@ -321,7 +321,7 @@ HEAD = "ngraph program 1\n"
     [
         ("", (1, 1), "ngraph is expected, and here is the end"),
         ("ngraph program", (1, 15), "the number of the format"),
-        (HEAD + "axis C = 4\naxis C", (3, 6), "axis C stands twice"),
+        (HEAD + "axis C = 4\naxis C", (3, 6), "axis C occurs twice"),
         (HEAD + "axis C = 4 +", (2, 13), "a number or an expression is expected, and here is the end"),
         (HEAD + "axis C = 4 // 0", (2, 12), "divides by zero"),
         (HEAD + "axis C = 1.5", (2, 10), "a number or an expression is expected, and here is 1.5"),
@@ -330,7 +330,7 @@ HEAD = "ngraph program 1\n"
         (HEAD + "input %0 : int8[]\ninput %0 : int8[]", (3, 7), "%0 is defined twice"),
         (HEAD + "output %7", (2, 8), "%7 is defined nowhere"),
         (HEAD + "%0 : int8[] = f(", (2, 17), "a value such as %3 is expected"),
-        (HEAD + "%0 : int8[] = f() {a: 1, a: 2}", (2, 26), "attribute a stands twice"),
+        (HEAD + "%0 : int8[] = f() {a: 1, a: 2}", (2, 26), "attribute a occurs twice"),
         (HEAD + "%0 : int8[] = f() {a: array(int8, [3], [1, 2])}", (2, 23), "2 elements do not make a int8[3]"),
         (HEAD + "%0 : int8[] = f() {a: array(int8, [1], [300])}", (2, 23), "300"),
         (HEAD + "%0 : int8[] = f() {a: array(int8, [99999999999999], [])}", (2, 23), "0 elements"),

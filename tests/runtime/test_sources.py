@@ -18,7 +18,7 @@ from ngraph.runtime import graph_cache, sources, tune
 from ngraph.runtime.host import worker
 from ngraph.targets import host
 
-ELSE = {  # files of the package that are no modules, and why what was compiled depends on none of them
+ELSE = {  # files of the package that are not modules, and why what was compiled depends on none of them
     "data/LICENSE.md": "words",
     "data/digits.npz": "numbers that programs take as arguments, or as constants, whose contents are in keys",
     "py.typed": "for type checkers",

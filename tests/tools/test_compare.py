@@ -87,7 +87,7 @@ def test_inputs_come_from_a_file(ngraph, tmp_path):
         (["--seed", "0"], "--seed is for --compare\n  fix: give --compare, or leave out --seed"),
         (["--compare", "--seed", "-1"], "argument --seed: -1 is below 0"),
         (["--compare", "--inputs", "nope.npz"], "there is no file nope.npz"),
-        (["--compare", "--inputs", "prog.py"], "prog.py is no .npz file of plain arrays"),
+        (["--compare", "--inputs", "prog.py"], "prog.py is not a .npz file of plain arrays"),
         (["--compare", "--inputs", "prog.py", "--seed", "3"], "--seed is for random inputs, and --inputs brings others"),
     ],
 )

@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
     window = [h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[5])]
     onnx.save(model(window, [("x", F, [1, 1, "W"])], [("y", F, None)]), home / "window.onnx")
     (home / "empty.onnx").write_bytes(b"")
-    (home / "text.onnx").write_text("this is no model\n" * 9)
+    (home / "text.onnx").write_text("this is not a model\n" * 9)
     (home / "cut.onnx").write_bytes((home / "good.onnx").read_bytes()[:-9])
     (home / "folder.onnx").mkdir()
     for name, arrays in {
@@ -108,8 +108,8 @@ def test_info_and_check(folder):
         ("missing.onnx", 2, "there is no file missing.onnx"),
         ("folder.onnx", 2, "folder.onnx is a folder"),
         ("empty.onnx", 1, "empty.onnx holds no graph"),
-        ("text.onnx", 1, "text.onnx is no ONNX model, or a damaged one"),
-        ("cut.onnx", 1, "cut.onnx is no ONNX model, or a damaged one"),
+        ("text.onnx", 1, "text.onnx is not an ONNX model, or a damaged one"),
+        ("cut.onnx", 1, "cut.onnx is not an ONNX model, or a damaged one"),
     ],
 )
 def test_files_that_are_no_models(folder, verb, name, code, said, capsys, monkeypatch):
@@ -129,19 +129,19 @@ def test_files_that_are_no_models(folder, verb, name, code, said, capsys, monkey
         ("good.onnx --inputs shape.npz", 1, "got the shape [4]"),
         ("good.onnx --inputs length.npz", 1, "got the shape [3, 3]"),
         ("good.onnx --inputs dtype.npz", 1, "got an array of complex64"),
-        ("good.onnx --inputs object.npz", 2, "object.npz is no .npz file of plain arrays"),
-        ("good.onnx --inputs one.npy", 2, "one.npy is no .npz file of plain arrays"),
-        ("good.onnx --inputs text.onnx", 2, "text.onnx is no .npz file of plain arrays"),
-        ("good.onnx --inputs empty.onnx", 2, "empty.onnx is no .npz file of plain arrays"),
+        ("good.onnx --inputs object.npz", 2, "object.npz is not a .npz file of plain arrays"),
+        ("good.onnx --inputs one.npy", 2, "one.npy is not a .npz file of plain arrays"),
+        ("good.onnx --inputs text.onnx", 2, "text.onnx is not a .npz file of plain arrays"),
+        ("good.onnx --inputs empty.onnx", 2, "empty.onnx is not a .npz file of plain arrays"),
         ("good.onnx --inputs none.npz", 2, "there is no file none.npz"),
         ("good.onnx --inputs in.npz --outputs nowhere/out.npz", 1, "nowhere/out.npz cannot be written: no such file or directory"),
-        ("good.onnx --shape 1,2", 2, "'1,2' is no shape; write it as input:1,3,224,224"),
+        ("good.onnx --shape 1,2", 2, "'1,2' is not a shape; write it as input:1,3,224,224"),
         ("good.onnx --shape y:1,2", 2, "there is no input y; there are x:0"),
         ("good.onnx --shape x:0:3", 1, "got the shape [3]"),
         ("good.onnx --shape x:0:-1,4", 2, "cannot be made"),
         ("good.onnx --shape x:0:99999999999999,4", 2, "cannot be made"),
         ("good.onnx --nonsense", 2, "unrecognized arguments: --nonsense"),
-        ("good.onnx --seed x", 2, "argument --seed: 'x' is no whole number"),
+        ("good.onnx --seed x", 2, "argument --seed: 'x' is not a whole number"),
         ("bad.onnx", 1, "2 nodes of made cannot be translated"),
         ("window.onnx", 1, "a length comes out negative"),
         ("", 2, "the following arguments are required: MODEL"),

@@ -158,7 +158,7 @@ def test_feed_dict(transformer):
     assert run(feed_dict={y: 2, x: [1, 2, 3]}).tolist() == [2, 4, 6]
     with pytest.raises(ArgumentError, match="x .* is not fed"):
         run(feed_dict={y: 2})
-    with pytest.raises(ArgumentError, match="is no parameter of it"):
+    with pytest.raises(ArgumentError, match="is not a parameter of it"):
         run(feed_dict={y: 2, x: [1, 2, 3], ng.placeholder(()): 1})
     with pytest.raises(ArgumentError, match="both positional values and a feed_dict"):
         run(1, feed_dict={y: 2})
@@ -166,11 +166,11 @@ def test_feed_dict(transformer):
 
 def test_parameters_are_checked_when_the_computation_is_made(transformer):
     x, y = ng.placeholder([C]).named("x"), ng.placeholder(()).named("y")
-    with pytest.raises(GraphError, match="y .* is needed, and is no parameter"):
+    with pytest.raises(GraphError, match="y .* is needed, and is not a parameter"):
         transformer.computation(x * y, x)
     with pytest.raises(GraphError, match="stands twice"):
         transformer.computation(x, x, x)
-    with pytest.raises(GraphError, match="is no placeholder"):
+    with pytest.raises(GraphError, match="is not a placeholder"):
         transformer.computation(x, x, x + 1)
     with pytest.raises(GraphError, match="is none"):
         transformer.computation([x, 3], x)

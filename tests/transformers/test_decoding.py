@@ -72,7 +72,7 @@ def test_every_position_to_a_full_cache(transformer, capacity):
 
 
 def test_a_text_that_starts_again_reads_nothing_of_the_last_one(transformer):
-    """What lies behind the used length is not read: it may be no number at all."""
+    """What lies behind the used length is not read: it may be not a number at all."""
     results, parameters, caches = one_text(13)
     f = transformer.computation(results, *parameters)
     for c in caches:

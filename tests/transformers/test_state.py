@@ -93,7 +93,7 @@ def test_set_and_get(transformer):
     assert transformer.computation(w + 0)().tolist() == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(ArgumentError, match="cannot hold"):
         transformer.set(w, np.ones((2, 3)))
-    with pytest.raises(StateError, match="is no variable"):
+    with pytest.raises(StateError, match="is not a variable"):
         transformer.set(ng.placeholder([C]), 1)
 
 
@@ -298,7 +298,7 @@ def test_restore_compares_everything_before_it_changes_anything(transformer, tmp
     weights.write_arrays(tmp_path / "w", {"a": np.ones(3, "f"), "b": np.ones(4, "f"), "d": np.ones(3), "c": np.ones(3)})
     with pytest.raises(StateError, match="3 differences") as caught:
         transformer.restore(tmp_path / "w")
-    for said in (r"b has shape (4,) in the file, (3,) here", "c is float64 in the file, float32 here", "d is no variable here"):
+    for said in (r"b has shape (4,) in the file, (3,) here", "c is float64 in the file, float32 here", "d is not a variable here"):
         assert said in str(caught.value)
     assert [transformer.get(v)[0] for v in (a, b, c)] == [0, 1, 2]
     weights.write_arrays(tmp_path / "part", {"a": np.full(3, 7, "f"), "d": np.ones(3)})
@@ -311,7 +311,7 @@ def test_restore_compares_everything_before_it_changes_anything(transformer, tmp
 def test_a_broken_file_is_refused(transformer, tmp_path):
     transformer.computation(ng.variable([C]).named("a"))
     (tmp_path / "w").write_bytes(b"\x08\0\0\0\0\0\0\0notjson!")
-    with pytest.raises(ParseError, match="is no safetensors file"):
+    with pytest.raises(ParseError, match="is not a safetensors file"):
         transformer.restore(tmp_path / "w")
 
 

@@ -12,7 +12,7 @@ Axes = tuple[AxisId, ...]
 
 
 def _real(values: Sequence[Value]) -> list[Value]:
-    """Returns the values that are no token: nodes with effects do not exist."""
+    """Returns the values that are not the token: nodes with effects do not exist."""
     return [v for v in values if v.dtype.kind != "token"]
 
 

@@ -103,7 +103,7 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
             if n is None:
                 continue
             if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-                raise ArgumentError(f"{n!r} is no length for dim {k} of input {name}", fix="give a number; None leaves it open")
+                raise ArgumentError(f"{n!r} is not a length for dim {k} of input {name}", fix="give a number; None leaves it open")
             own = program.axes[a]
             if isinstance(own, int) and own != n:
                 raise ArgumentError(f"dim {k} of input {name} has length {own}, and {n} was given", fix=f"leave it as it is: {own}")

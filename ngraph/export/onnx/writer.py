@@ -1,7 +1,7 @@
 """Translation of a program to ONNX nodes, in which axes get positions: a `TensorRef` is a tensor of the graph with the axis of each dim.
 
 Rules (the column `onnx_nodes`, one for each op) take refs and return refs. They may omit axes along which a value is constant, as
-NumPy's broadcasting allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution
+NumPy's broadcasting allows, and may keep dims of length 1 that are not axis (`None`), such as a batch of one, which the next convolution
 needs again.
 """
 

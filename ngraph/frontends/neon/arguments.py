@@ -94,7 +94,7 @@ class NgraphArgparser(argparse.ArgumentParser):
                 key, sign, value = text.partition("=" if "=" in text else ":")
                 key, value = key.strip().replace("-", "_"), value.strip()
                 if not sign or key not in known:
-                    self.error(f"{path}:{number}: {text!r} is no `flag: value`")
+                    self.error(f"{path}:{number}: {text!r} is not a `flag: value`")
                 found[key] = self._value(known[key], value, f"{path}:{number}")
         return found
 

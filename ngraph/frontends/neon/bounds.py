@@ -38,7 +38,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # the test of each, a
 
 
 def check(who: str, bound: str, **numbers: Any) -> None:
-    """Raises ArgumentError for a number out of bounds, or a value that is no number. None and ops, whose values are unknown, pass."""
+    """Raises ArgumentError for a number out of bounds, or a value that is not a number. None and ops, whose values are unknown, pass."""
     for name, value in numbers.items():
         if value is None or isinstance(value, Op):
             continue

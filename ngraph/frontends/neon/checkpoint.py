@@ -72,7 +72,7 @@ def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         try:
             said: dict[str, Any] = json.load(file)
         except ValueError as error:
-            raise ParseError(f"{path} is no JSON: {error}", fix="delete the checkpoint, and train anew") from None
+            raise ParseError(f"{path} is not JSON: {error}", fix="delete the checkpoint and start the training again") from None
     if said.get("format") != FORMAT:
         raise ParseError(f"{path} has format {said.get('format')}, and this version reads {FORMAT}", fix="read it with its own version")
     place = os.path.join(folder, said["tensors"])
@@ -90,7 +90,7 @@ def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
 def put_back(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str, np.ndarray], folder: str) -> None:
     """Sets state to the values of a checkpoint. Raises StateError that lists all that does not fit, before any change."""
     wrong = [f"{n} is not in the checkpoint" for n in variables if n not in arrays]
-    wrong += [f"{n} is no state here" for n in arrays if n not in variables]
+    wrong += [f"{n} is not state here" for n in arrays if n not in variables]
     for name, variable in variables.items():
         if name in arrays and arrays[name].shape != tuple(variable.axes.lengths):
             wrong.append(f"{name} has shape {arrays[name].shape} in the checkpoint, and {list(variable.axes)} here")

@@ -21,7 +21,7 @@ def check_layer(who: str, layer: Any) -> None:
     if isinstance(layer, type):
         raise wrong_kind(who, f"{layer.__name__} is a class, not a layer", f"make one: {layer.__name__}(...)")
     if not callable(layer):
-        raise wrong_kind(who, f"{shown(layer)} is no layer and no function", "pass layers, and functions of an op")
+        raise wrong_kind(who, f"{shown(layer)} is neither a layer nor a function", "pass layers, and functions of an op")
 
 
 class Sequential(Layer):
@@ -146,7 +146,7 @@ class BoundComputation:
         outputs = named_outputs.values() if isinstance(named_outputs, Mapping) else [named_outputs]
         for op in outputs:
             if not isinstance(op, Op):
-                raise wrong_kind("make_bound_computation", f"the output {shown(op)} is no op", "pass a dict: {'cost': cost}")
+                raise wrong_kind("make_bound_computation", f"the output {shown(op)} is not an op", "pass a dict: {'cost': cost}")
         self.inputs, self.outputs = dict(named_inputs), dict(named_outputs)
         needed = {p for op in self.outputs.values() for p in _placeholders(op)}
         self.needed = [k for k, v in self.inputs.items() if v in needed]

@@ -103,7 +103,7 @@ class ConvBase(Layer):
         missing = [str(names.get(s, s)) for s in self.window if found.get(s) is None]
         if missing:
             raise AxisError(
-                f"{self.path}({x.label}): the filter {self.window} goes along {', '.join(missing)}, which {show_axes(x.axes)} has not",
+                f"{self.path}({x.label}): the filter {self.window} goes along {', '.join(missing)}, which {show_axes(x.axes)} lacks",
                 details=(show_input(x),),
                 fix="say which axes it goes along, as in layer(x, spatial_axes=('REC',)), or rename axes: ng.map_roles(x, {'rows': 'H'})",
             )
@@ -277,7 +277,7 @@ class Pooling(Layer):
         if missing:
             raise AxisError(
                 f"{self.path}({in_obj.label}): the window {self.window} goes along {', '.join(missing)},"
-                f" which {show_axes(in_obj.axes)} has not",
+                f" which {show_axes(in_obj.axes)} lacks",
                 details=(show_input(in_obj),),
                 fix="rename axes: ng.map_roles(x, {'rows': 'H'})",
             )

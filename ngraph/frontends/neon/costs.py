@@ -27,7 +27,7 @@ def class_axis(y: Op, t: Op, name: str) -> Axis:
         raise AxisError(
             f"{name}({y.label}, {t.label}): which axis of {show_axes(y.axes)} are the classes? The target has {show_axes(t.axes)}",
             details=(show_input(y), show_input(t)),
-            fix="give predictions one axis that the target has not, such as ax.Y",
+            fix="give predictions one axis that the target lacks, such as ax.Y",
         )
     return found[0]
 

@@ -102,7 +102,7 @@ class Labels(NamedTuple):
         at = f"example {example}" + (f" (number {in_data:,} of the data)" if in_data is not None else "")
         inner = f" at {list(place[1:])}" if place[1:] else ""
         allowed = f"whole numbers from 0 to {self.classes - 1}, for {self.classes} classes" if self.whole else "from 0 to 1"
-        fix = f"correct the data, or say that {value} is no label: {self.who}(ignore={value})"
+        fix = f"correct the data, or say that {value} is not a label: {self.who}(ignore={value})"
         if not self.whole:
             fix = "give 0 and 1"
         elif not isinstance(value, int):

@@ -155,7 +155,7 @@ class _Pairs:
 
 
 def entries_of(arrays: Mapping[str, Any], axes: Any, model: Any, target: str | None) -> dict[str, dict[str, Any]]:
-    """Returns {name: {"data": array, "axes": names}}. `axes` that are no dict are those of the inputs."""
+    """Returns {name: {"data": array, "axes": names}}. `axes` that are not a dict are those of the inputs."""
     by_entry = isinstance(axes, Mapping)
     return {k: _entry(k, v, axes if by_entry or k != target else None, None if k == target else model) for k, v in arrays.items()}
 
@@ -204,7 +204,7 @@ def batches_of(
         return x if isinstance(x, Batches) else _from_loader(x, axes, model, target)
     if not (isinstance(x, (Mapping, list, tuple)) or hasattr(x, "__array__") or hasattr(x, "to_numpy")):
         fix = f"pass arrays, a table, ArrayIterator({{'image': images, 'label': labels}}, batch_size=128), or {LOADER}"
-        raise wrong_kind("fit", f"{type(x).__name__} is no array and no iterator over batches", fix)
+        raise wrong_kind("fit", f"{type(x).__name__} is neither an array nor an iterator over batches", fix)
     if is_frame(x):
         y = target or usual(map(str, x.columns)) if y is None else y
         if isinstance(y, str):

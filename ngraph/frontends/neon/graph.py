@@ -107,7 +107,7 @@ class _Part:
     def __init__(self, word: str):
         found = re.fullmatch(r"(\w+|\*)?((?:[#.][\w-]+|\[\w+(?:=[^\]]*)?\])*)", word)
         if not found or not word:
-            raise ArgumentError(f"{word!r} is no selector", fix="write Class, #name, .label or [key=value], as in 'Affine .bias'")
+            raise ArgumentError(f"{word!r} is not a selector", fix="write Class, #name, .label or [key=value], as in 'Affine .bias'")
         self.tag = found[1] if found[1] != "*" else None
         self.marks = [(m[0], m[1:].rstrip("]")) for m in re.findall(r"[#.][\w-]+|\[[^\]]*\]", found[2])]
 

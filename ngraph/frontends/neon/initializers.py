@@ -128,6 +128,7 @@ def first_value(init: Any, path: str) -> Any:
     """Returns the initial value of the variable with this path: a number, an array, or a function of Axes. Raises ArgumentTypeError."""
     if isinstance(init, str):
         raise ArgumentTypeError(
-            f"{path}: first values are a number, an array or a function of axes such as GlorotInit(), not {init!r}", fix="pass GlorotInit()"
+            f"{path}: initial values are a number, an array or a function of axes such as GlorotInit(), not {init!r}",
+            fix="pass GlorotInit()",
         )
     return (lambda axes: init(axes, path)) if isinstance(init, Initializer) else 0.0 if init is None else init

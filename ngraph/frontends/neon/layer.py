@@ -166,7 +166,7 @@ class Layer(Checked, SubGraph):
     def __getitem__(self, path: str) -> Any:
         """Returns the variable at a path below this layer: `model["Affine_1/Linear_0/W"]`. Raises UnknownKey."""
         if not isinstance(path, str):
-            raise wrong_kind(type(self).__name__, f"[{path!r}] is no path of a weight", "take one of layer.paths(), such as layer['W']")
+            raise wrong_kind(type(self).__name__, f"[{path!r}] is not a path of a weight", "take one of layer.paths(), such as layer['W']")
         found = self.paths()
         if path not in found:
             raise self._unknown(path)

@@ -49,7 +49,7 @@ class LRFinder(Callback):
     def attach(self, trainer: Any, data: Any) -> None:
         optimizer = trainer.optimizer
         if not isinstance(optimizer, Optimizer):
-            raise refuse("LRFinder", f"{optimizer!r} is no optimizer of neon's, whose rate can be set", "take one such as Adam(1e-3)")
+            raise refuse("LRFinder", f"{optimizer!r} is not an optimizer of neon's, whose rate can be set", "take one such as Adam(1e-3)")
         if self.apply and trainer.trains:
             raise refuse("LRFinder", "the Trainer has trained, with its rate in its step", "take apply=True in its first fit")
         if not self.apply:

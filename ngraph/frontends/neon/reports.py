@@ -301,7 +301,7 @@ def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = 
 
 
 def quiet() -> bool:
-    """Whether output is not interactive: standard error is no terminal."""
+    """Whether output is not interactive: standard error is not a terminal."""
     return not sys.stderr.isatty()
 
 

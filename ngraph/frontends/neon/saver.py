@@ -27,7 +27,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         except (ValueError, OSError, EOFError) as error:
             if not os.path.exists(name):
                 raise
-            raise ParseError(f"{name} is no .npz file of arrays: {error}", fix="give a file that save() wrote, whole") from None
+            raise ParseError(f"{name} is not a .npz file of arrays: {error}", fix="give a file that save() wrote, whole") from None
     return read_arrays(name)
 
 

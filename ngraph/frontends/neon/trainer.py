@@ -177,7 +177,7 @@ class Trainer(Checked):
                 raise wrong_kind("Trainer", f"the {name} is {given!r}, which cannot be called with ops", f"give an object, such as {fix}")
         for m in self.metrics:
             if not isinstance(m, Metric):
-                raise wrong_kind("Trainer", f"{m!r} is no metric", "give objects, such as Accuracy()")
+                raise wrong_kind("Trainer", f"{m!r} is not a metric", "give objects, such as Accuracy()")
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, _objects(callbacks)
         self.seed = seed
         if dtype is not None and precision is not None:
@@ -459,7 +459,7 @@ class Trainer(Checked):
         if (checkpoint_every or resume) and self.folder is None:
             raise refuse("fit", "checkpoints need a folder", "Trainer(..., folder='out')")
         if patience and valid is None:
-            raise refuse("fit", "patience goes by the valid set, and there is none", "fit(train, valid, patience=3)")
+            raise refuse("fit", "patience needs a validation set, and there is none", "fit(train, valid, patience=3)")
         self._data = train
         stopper = [reports.EarlyStopping(patience)] if patience else []
         user = [*stopper, *self.callbacks, *callbacks]
@@ -650,7 +650,7 @@ class Trainer(Checked):
 
     def _layer(self) -> Layer:
         if not isinstance(self.model, Layer):
-            raise GraphError(f"the model {self.model!r} is no Layer, so its weights have no paths", fix="wrap it: Sequential([model])")
+            raise GraphError(f"the model {self.model!r} is not a Layer, so its weights have no paths", fix="wrap it: Sequential([model])")
         return self.model
 
     @public

@@ -135,7 +135,7 @@ def list_of(n: Any, name: str) -> Array | None:
 
 @translates("LabelEncoder", domain=FAMILY)
 def label_encoder(n: Any, x: Value) -> Value:
-    """Keys become values, whatever types both have; what is no key becomes the default."""
+    """Keys become values, whatever types both have; what is not a key becomes the default."""
     if n.version < 2:
         return mapped(n, x, np.array(n.attr("classes_strings"), object), np.arange(len(n.attr("classes_strings"))))
     keys, values = list_of(n, "keys"), list_of(n, "values")
@@ -188,7 +188,7 @@ def one_hot(n: Any, x: Value) -> Value:
                 if v in places:
                     made[row, places[v]] = 1
                 elif not n.attr("zeros", 1):
-                    raise GraphError(f"{v!r} is no category of a OneHotEncoder", fix="give one of its categories")
+                    raise GraphError(f"{v!r} is not a category of a OneHotEncoder", fix="give one of its categories")
             return made.reshape(*a.shape, len(names))
 
         return in_python(n, look, [x], [np.float32])[0]

@@ -71,14 +71,14 @@ def parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(content)
     except (DecodeError, ValueError, RecursionError) as error:
-        raise ParseError(f"{name} is no ONNX model, or a damaged one: {error}", fix="fetch or export it again") from None
+        raise ParseError(f"{name} is not an ONNX model, or a damaged one: {error}", fix="fetch or export it again") from None
     return model
 
 
 def check(model: onnx.ModelProto, name: str) -> None:
     """Raises ParseError for a model without a graph, UnsupportedError for versions that are not known here."""
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise ParseError(f"{name} holds no graph, so it is no ONNX model", fix="fetch or export it again")
+        raise ParseError(f"{name} holds no graph, so it is not an ONNX model", fix="fetch or export it again")
     if model.ir_version not in IR:
         raise UnsupportedError(f"{name} has IR version {model.ir_version}; known are {IR.start} to {IR.stop - 1}", fix="export it again")
     for opset in model.opset_import:
@@ -166,7 +166,7 @@ def external(tensor: onnx.TensorProto, home: Home, label: str) -> np.ndarray[Any
     try:
         offset, length = int(about.get("offset", 0)), int(about.get("length", -1))
     except ValueError:
-        raise ParseError(f"{label}: offset and length of its data are no numbers: {about}", fix="is the file damaged?") from None
+        raise ParseError(f"{label}: offset and length of its data are not numbers: {about}", fix="is the file damaged?") from None
     size = len(content)
     length = size - offset if length < 0 else length
     if offset < 0 or offset + length > size:

@@ -47,7 +47,7 @@ def regex(n: Any, x: Value) -> tuple[Value, ...]:
     try:
         pattern = re.compile(n.attr("pattern"))
     except re.error as error:
-        raise GraphError(f"{n.attr('pattern')!r} is no pattern: {error}") from None
+        raise GraphError(f"{n.attr('pattern')!r} is not a pattern: {error}") from None
     return in_python(n, by_element(lambda s: pattern.fullmatch(s) is not None, np.bool_), [x], [np.bool_])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-OWN = "\0"  # the location of data in the model's own file, which is no file's name
+OWN = "\0"  # the location of data in the model's own file, which is not a file's name
 MIN_LAZY_BYTES = 1 << 12  # bytes
 GRAPH, INITIALIZER, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 7, 5, 9, 13, 14  # of a model, its graph, and a tensor
 LENGTHS = {1: 8, 5: 4}  # bytes of the fixed kinds

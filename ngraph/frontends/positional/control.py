@@ -247,7 +247,7 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
     xs = [g.full(x, [k]) for x, k in zip(xs, axes, strict=True)]
     axis = g.fresh(xs[0].shape[axes[0]])
     if not all(g.same(axis.size, x.shape[k]) for x, k in zip(xs, axes, strict=True)):
-        raise GraphError("the axes of a Scan have unlike lengths")
+        raise GraphError("the axes of a Scan have different lengths")
     xs = [g.renamed(x, [axis if j == k else d for j, d in enumerate(x.dims)]) for x, k in zip(xs, axes, strict=True)]
     shapes: list[Tensor] = []
 

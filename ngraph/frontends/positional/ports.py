@@ -64,7 +64,7 @@ def fitted(p: Port, given: Any, wrong: list[str]) -> Any:
     try:
         array = np.asarray(given)
     except ValueError:
-        wrong.append(f"{p} got lists of unlike lengths")
+        wrong.append(f"{p} got lists of different lengths")
         return np.zeros(0)
     if array.dtype.kind in "SU":
         array = array.astype(object)

@@ -104,9 +104,9 @@ def reshaped(g: Any, t: Tensor, wanted: Sequence[ExprLike], keep: bool = True) -
 
 
 def transposed(t: Tensor, order: Sequence[int]) -> Tensor:
-    """The dims in another order. Raises GraphError for what is no order of them."""
+    """The dims in another order. Raises GraphError for what is not an order of them."""
     if sorted(order) != list(range(t.rank)):
-        raise GraphError(f"perm {order} is no order of {t.rank} dims")
+        raise GraphError(f"perm {order} is not an order of {t.rank} dims")
     return permuted(t, *order)
 
 
@@ -120,7 +120,7 @@ def squeezed(g: Any, t: Tensor, given: Sequence[int] | None) -> Tensor:
         d = t.dims[k]
         if d is not None:
             if not g.same(d.size, 1):
-                raise GraphError(f"dim {k} of {g.show(t)} has not length 1")
+                raise GraphError(f"dim {k} of {g.show(t)} does not have length 1")
             t = g.squeezed(t, k)
     return Tensor(t.op, [d for k, d in enumerate(t.dims) if k not in gone])
 
@@ -296,7 +296,7 @@ def joined(g: Any, ts: Sequence[Tensor], k: int) -> Tensor:
     if len(ts) == 2 and (grown := g.appended(ts[0], ts[1], k)) is not None:
         return grown
     if len({t.rank for t in ts}) > 1:
-        raise GraphError(f"tensors of unlike ranks are joined: {', '.join(g.show(t) for t in ts)}")
+        raise GraphError(f"tensors of different ranks are joined: {', '.join(g.show(t) for t in ts)}")
     whole = [g.full(t, [k]) for t in ts]
     for j in range(ts[0].rank):
         if j != k and any(t.dims[j] is None for t in whole):  # then all have length 1 there

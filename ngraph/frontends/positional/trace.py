@@ -51,7 +51,7 @@ class ModelTrace:
     """One reading of a model's graph, for one call.
 
     run      the call: arrays and lengths, filled as stages run        fixed  names of axes whose length is taken as it is
-    compute  (ops, placeholders) -> computation                   variables  of the initializers that are no constants
+    compute  (ops, placeholders) -> computation                   variables  of the initializers that are not constants
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class ModelTrace:
         return made.past
 
     def appended(self, old: Tensor, new: Tensor, dim: int) -> Tensor | None:
-        """Returns state with more behind it, written in place; None where `old` is no state that grows along this dim."""
+        """Returns state with more behind it, written in place; None where `old` is not state that grows along this dim."""
         state = next((s for s in self.growing.values() if s.past.op is old.op and s.dim == dim), None)
         return None if state is None or self.bodies else state.appended(new)
 

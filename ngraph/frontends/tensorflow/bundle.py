@@ -219,7 +219,7 @@ def _varint(data: Any, at: int) -> tuple[int, int]:
 def _table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
     """Yields the entries of a table in order."""
     if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
-        raise ParseError(f"{path} is no index of a checkpoint", fix=DAMAGED)
+        raise ParseError(f"{path} is not an index of a checkpoint", fix=DAMAGED)
     at = len(data) - FOOTER
     for _ in range(2):  # the handle of the table's facts, which nobody needs
         _, at = _varint(data, at)

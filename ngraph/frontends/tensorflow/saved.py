@@ -197,7 +197,7 @@ def _part(text: str) -> tuple[slice, ...]:
     for piece in last.split(":") if last else ():
         start, comma, length = piece.partition(",")
         if piece != "-" and not (comma and start.isdigit() and length.isdigit()):
-            raise ParseError(f"{text!r} is no slice of a variable", fix="is the file damaged?")
+            raise ParseError(f"{text!r} is not a slice of a variable", fix="is the file damaged?")
         found.append(slice(None) if piece == "-" else slice(int(start), int(start) + int(length)))
     return tuple(found) if any(f != slice(None) for f in found) else ()
 
@@ -230,7 +230,7 @@ def opened(source: Any, tags: Any = None, checkpoint: str | None = None) -> Mode
         for name in ("saved_model.pb", "saved_model.pbtxt"):
             if os.path.isfile(os.path.join(path, name)):
                 return _of_saved(_message("SavedModel", os.path.join(path, name)), path, tags)
-        raise FileError(f"{path} is no SavedModel: it has no saved_model.pb", fix="give the folder that has one")
+        raise FileError(f"{path} is not a SavedModel: it has no saved_model.pb", fix="give the folder that has one")
     if os.path.basename(path) in ("saved_model.pb", "saved_model.pbtxt"):
         return opened(os.path.dirname(path) or ".", tags)
     if path.endswith(".meta"):
@@ -362,7 +362,7 @@ def _signature(name: str, said: Any) -> Signature:
         for key in sorted(infos):
             info = infos[key]
             if not info.name:
-                raise ParseError(f"{key!r} of the signature {name!r} is no tensor", fix="sparse and ragged tensors are not read")
+                raise ParseError(f"{key!r} of the signature {name!r} is not a tensor", fix="sparse and ragged tensors are not read")
             dtype = numpy_type(info.dtype)
             found.append(Port(key, f"tensor({type_name(info.dtype)})", shape_of(info.tensor_shape), dtype, "tensor"))
             values[key] = named(info.name)

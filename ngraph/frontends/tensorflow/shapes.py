@@ -30,7 +30,7 @@ def const(n: Any) -> ConstantArray:
 
 @translates("Placeholder", "PlaceholderV2")
 def lacking(n: Any) -> Value:
-    raise GraphError(f"the placeholder {n.name!r} is needed, and is no input of what is called", fix="feed it by its name")
+    raise GraphError(f"the placeholder {n.name!r} is needed, and is not an input of what is called", fix="feed it by its name")
 
 
 @translates("PlaceholderWithDefault")

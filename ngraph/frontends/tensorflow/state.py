@@ -23,7 +23,7 @@ from ngraph.ops import elementwise as e
 
 
 def current(n: Any, variable: Value) -> Value:
-    """Returns what a variable holds now. Raises GraphError for what is no variable, or has no value."""
+    """Returns what a variable holds now. Raises GraphError for what is not a variable, or has no value."""
     if not isinstance(variable, Resource):
         raise GraphError(f"{n.g.described(variable)} where a variable is needed")
     return n.library.current(n.g, variable.name)

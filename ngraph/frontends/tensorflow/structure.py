@@ -26,7 +26,7 @@ Nodes = dict[str, Node]
 def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
     """Returns a body whose loops and branches are While and If nodes; their functions are added to the library.
 
-    Raises ParseError for a frame that is no loop.
+    Raises ParseError for a frame that is not a loop.
     """
     if not any(node.op in PRIMITIVES for node in body.nodes.values()):
         return body

@@ -15,7 +15,7 @@ Translator = Callable[..., Any]
 
 TABLE: dict[str, Translator] = {}
 
-# Results by name, in order, of ops that have several which are no list: functions refer to results by these names (`node:values:0`).
+# Results by name, in order, of ops that have several which are not a list: functions refer to results by these names (`node:values:0`).
 RESULTS: dict[str, tuple[str, ...]] = {}
 
 
@@ -26,7 +26,7 @@ REFERENCES: set[str] = set()
 def translates(*ops: str, results: str = "", references: bool = False) -> Callable[[Translator], Translator]:
     """Registers the function under it for these ops.
 
-    results: their results' names, where there are several that are no list. references: whether they take references to variables.
+    results: their results' names, where there are several that are not a list. references: whether they take references to variables.
     """
 
     def add(function: Translator) -> Translator:

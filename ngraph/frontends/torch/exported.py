@@ -1,7 +1,7 @@
 """Exported programs: files that `torch.export.save` writes, checked before they are opened, and their inputs, outputs and parameters.
 
 A `.pt2` file is a zip archive of JSON and of raw tensors. Some of its parts may be pickles, which run code when they are loaded: those
-that hold more than tensors are refused, as are compiled libraries, and expressions of lengths that are no arithmetic.
+that hold more than tensors are refused, as are compiled libraries, and expressions of lengths that are not arithmetic.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ExportedFile:
             elif spec.kind is InputKind.USER_INPUT and node is not None and isinstance(node.meta.get("val"), torch.Tensor):
                 self.inputs += (self._port(node),)
             elif node is not None and node.users:
-                raise UnsupportedError(f"the input {node.name} of {name} is no tensor", fix="export the model with tensors for inputs")
+                raise UnsupportedError(f"the input {node.name} of {name} is not a tensor", fix="export the model with tensors for inputs")
         self.outputs, self.results, self.writes = self._results(by_name)
         ranges = {str(symbol): (bound(r.lower), bound(r.upper)) for symbol, r in program.range_constraints.items()}
         self.ranges = {symbol: r for symbol, r in ranges.items() if symbol in self.symbols}
@@ -193,7 +193,7 @@ def opened(source: Any) -> ExportedFile:
         raise
     except Exception as error:  # a damaged archive makes PyTorch raise anything
         why = "; ".join(logged) or f"{type(error).__name__}: {error}"
-        raise ParseError(f"{path} is no exported program: {why}", fix="write it with torch.export.save") from error
+        raise ParseError(f"{path} is not an exported program: {why}", fix="write it with torch.export.save") from error
 
 
 def check(path: str) -> set[str]:
@@ -207,7 +207,7 @@ def check(path: str) -> set[str]:
             for name in names:
                 classes |= _check_part(path, archive, name, names)
     except zipfile.BadZipFile as error:
-        raise ParseError(f"{path} is no exported program: {error}", fix="write it with torch.export.save") from error
+        raise ParseError(f"{path} is not an exported program: {error}", fix="write it with torch.export.save") from error
     return classes
 
 
@@ -229,7 +229,7 @@ def _check_part(path: str, archive: zipfile.ZipFile, name: str, names: list[str]
     try:
         said = json.loads(archive.read(name))
     except ValueError as error:
-        raise ParseError(f"{path}: {name} is no JSON: {error}", fix="write it with torch.export.save") from error
+        raise ParseError(f"{path}: {name} is not JSON: {error}", fix="write it with torch.export.save") from error
     folder = name.rpartition("/")[0]
     for key, value in entries(said):
         if key == "expr_str" and not (isinstance(value, str) and is_arithmetic(value)):

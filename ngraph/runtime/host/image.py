@@ -9,7 +9,7 @@
     run from instruction 0 on                          # a call; bind only what has moved before the next one
 
 Lengths need `start` to be run again, twice where regions grow. Regions are `table`, `arena`, `once` (bytes that outlast calls), `kernel k`,
-`constant k`, `input k`, `output k`, `state NAME`; `scratch` is no region, but what the frame needs for each thread.
+`constant k`, `input k`, `output k`, `state NAME`; `scratch` is not a region, but what the frame needs for each thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TableImage(NamedTuple):
     def load(data: bytes) -> TableImage:
         """Returns the image of these bytes. Raises ParseError for other or too few bytes."""
         if len(data) < HEAD.size or data[: len(MAGIC)] != MAGIC:
-            raise ParseError("this is no table of instructions")
+            raise ParseError("this is not a table of instructions")
         _, size, words = HEAD.unpack_from(data)
         if len(data) != HEAD.size + size + 8 * words:
             raise ParseError(f"this table of instructions has {len(data)} bytes, and says {HEAD.size + size + 8 * words}")

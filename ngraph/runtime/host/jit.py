@@ -13,7 +13,7 @@ from ngraph.targets import Cpu, host
 
 
 def compile_object(text: str, target: Cpu) -> bytes:
-    """Returns the relocatable object of a module. Raises RuntimeError with LLVM's message where the text is no IR."""
+    """Returns the relocatable object of a module. Raises RuntimeError with LLVM's message where the text is not IR."""
     return worker.compile_object(target.triple, target.cpu, target.features, text)
 
 

@@ -57,10 +57,10 @@ class Object:
     def __init__(self, data: bytes):
         self.data = data
         if data[:6] != b"\x7fELF\x02\x01":
-            raise ParseError("this is no ELF object of 64 bits, little-endian")
+            raise ParseError("this is not an ELF object of 64 bits, little-endian")
         kind, self.machine, _, _, _, start, *_, size, count, names = self._unpack("<HHIQQQIHHHHHH", 16)
         if kind != 1 or size != 64:
-            raise ParseError("this ELF file is no relocatable object")
+            raise ParseError("this ELF file is not a relocatable object")
         self.headers = [self._unpack("<IIQQQQIIQQ", start + 64 * k) for k in range(count)]
         self.names = self._header(names)
         self.sections = {k: s for k, h in enumerate(self.headers) if (s := self._section(h)) is not None}
@@ -152,7 +152,7 @@ def _low(shift: int) -> Patch:
 
     def patch(word: int, s: int, p: int) -> int:
         if s & (1 << shift) - 1:
-            raise UnsupportedError(f"a relocated address is no multiple of {1 << shift}")
+            raise UnsupportedError(f"a relocated address is not a multiple of {1 << shift}")
         return word & 0xFFC003FF | (s & 0xFFF) >> shift << 10
 
     return patch

@@ -38,7 +38,7 @@ def opt(text: str) -> int:
 
 
 def parse(text: str) -> Any:
-    """A verified module. Raises RuntimeError with LLVM's words where the text is no IR."""
+    """A verified module. Raises RuntimeError with LLVM's words where the text is not IR."""
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text)

@@ -47,7 +47,7 @@ class _Process:
 
     def __init__(self) -> None:
         if "python" not in os.path.basename(sys.executable or "").lower():
-            raise OSError(f"{sys.executable or 'nothing'} is no Python that could be started")  # Python inside of another program
+            raise OSError(f"{sys.executable or 'nothing'} is not Python that could be started")  # Python inside of another program
         folder = os.path.dirname(llvm_folder())
         command = [sys.executable, "-I", "-S", worker.__file__, folder]
         subprocess = importlib.import_module("subprocess")  # slow to load, and not needed where all is found
@@ -108,7 +108,7 @@ class Workers:
         self.rest: threading.Timer | None = None  # ends them
 
     def start(self) -> None:
-        """Lets one load LLVM ahead of the first request. Raises OSError where there can be no process, ImportError without llvmlite."""
+        """Lets one load LLVM ahead of the first request. Raises OSError where there can be not a process, ImportError without llvmlite."""
         with self.lock:
             if not self.processes:
                 self.processes.append(_Process())

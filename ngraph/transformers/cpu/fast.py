@@ -30,7 +30,7 @@ from ngraph.transformers.executable.table import ABSOLUTE, SHARE, Address, Table
 ALONE = 5e-3  # seconds for which a call may block other Python threads: the interpreter's switch interval
 QUIET = FRAME["quiet"]
 MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is allocated with huge pages
-MAX_COPIED_BYTES = 1 << 20  # bytes of new state that are copied in each call, in less time than Python takes to exchange arrays
+MAX_COPIED_BYTES = 1 << 20  # bytes of new state that are copied in each call, in less time than Python takes to swap arrays
 FIRST_ROOM = 3  # in `Fast.rooms`: behind the bytes of the arena, 1 and 2
 
 

@@ -187,7 +187,7 @@ def test_what_names_no_weight():
         trainer(Adam(0.01, rate_factors={"Afine_0/*": 0.1})).fit(X, LABELS)
     with pytest.raises(ng.NgraphError, match="rate_factors.* is a number, 0 or more, not -1"):
         Adam(0.01, rate_factors={"*": -1})
-    with pytest.raises(ng.NgraphError, match="rate_factors is 3, which is no dict"):
+    with pytest.raises(ng.NgraphError, match="rate_factors is 3, which is not a dict"):
         Adam(0.01, rate_factors=3)
 
 

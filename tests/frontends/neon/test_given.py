@@ -237,7 +237,7 @@ def test_data_that_do_not_fit():
         ((X, big), ValueError, "y goes from 1099511627776 .*int32 holds less"),
         ((pairs,), TypeError, "gone through only once"),
         ((alone,), TypeError, "a batch is a pair"),
-        ((None,), TypeError, "NoneType is no array and no iterator over batches"),
+        ((None,), TypeError, "NoneType is neither an array nor an iterator over batches"),
         ((3.0, 4.0), TypeError, "no array"),
         ((X, "label"), ValueError, "y names 'label', and the data have x"),
         (([],), ValueError, "no targets"),

@@ -216,7 +216,7 @@ def test_containers():
     model = Sequential([conv(2), [conv(3), Rectlin()]])
     y = model(x)
     assert len(model) == 3 and model[0] is model.layers[0] and model[:2](x).axes == y.axes
-    with pytest.raises(TypeError, match="is no layer"):
+    with pytest.raises(TypeError, match="is not a layer"):
         Sequential([3])
 
 
@@ -252,7 +252,7 @@ def test_selectors():
     assert {o.opdef.name for o in model.select("Activation")} == {"relu"} and model.select("Dropout .bias") == []
     assert len(model.select("variable, contract")) == 6 and len(model.select("[step=3]")) == len(model.ops)
     assert not model.select("[step=4]") and len(model.select("#net Affine Linear .W")) == 2
-    with pytest.raises(ValueError, match="is no selector"):
+    with pytest.raises(ValueError, match="is not a selector"):
         model.select("a>b")
 
 
@@ -297,11 +297,11 @@ def test_wrong_arguments_are_named():
         SequentialArrayIterator({"inp_txt": np.zeros(9)}, 0, 1)
     with pytest.raises(ValueError, match="ArrayIterator: batch_size is a whole number above 0, not -1"):
         ArrayIterator({"x": np.zeros(9)}, -1)
-    with pytest.raises(TypeError, match="weight_init is 'glorot', which is no first value"):
+    with pytest.raises(TypeError, match="weight_init is 'glorot', which is not an initial value"):
         Affine("glorot", nout=3)(features())
     with pytest.raises(TypeError, match="a learning rate is a number.*not 'fast'"):
         Adam("fast")
-    with pytest.raises(ng.NgraphError, match="'float17' is no element type"):
+    with pytest.raises(ng.NgraphError, match="'float17' is not an element type"):
         Trainer(Sequential([]), Adam(0.1), CrossEntropyMulti(), precision="float17")
     with pytest.raises(ValueError, match=r"x has shape \(8, 6\), and axes N"):
         ArrayIterator({"x": {"data": np.zeros((8, 6)), "axes": ("N",)}}, 2)

@@ -192,7 +192,7 @@ def test_names_stay():
         h.make_node("Conv", ["active", "lone"], ["second"], "conv 2"),
         h.make_node("Flatten", ["second"], ["flat"], "flatten"),
         h.make_node("MatMul", ["flat", "dense"], ["product"], "hidden"),
-        h.make_node("Add", ["product", "bias"], ["hidden"], "product"),  # names of nodes are no names of values
+        h.make_node("Add", ["product", "bias"], ["hidden"], "product"),  # names of nodes are not names of values
         h.make_node("Split", ["hidden"], ["left", "right"], "split", axis=1, num_outputs=2),
         h.make_node("Mul", ["left", "half"], ["halved"], "halve"),
         h.make_node("Softmax", ["halved"], ["shares"], "softmax", axis=1),
@@ -240,7 +240,7 @@ def test_convert(before, capsys):
         (["b.onnx", "--opset", "12"], 1, "take one from 13"),
         (["nowhere/b.onnx"], 1, "nowhere/b.onnx cannot be written"),
         (["b.onnx", "--shape", "q:1,2"], 1, "there is no input q"),
-        (["b.onnx", "--shape", "x"], 2, "is no shape"),
+        (["b.onnx", "--shape", "x"], 2, "is not a shape"),
         (["b.onnx", "--shape", "x:1,3,8,8"], 1, "has length 2, and 3 was given"),
     ],
 )

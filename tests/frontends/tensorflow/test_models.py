@@ -103,7 +103,7 @@ def test_training_a_saved_model(models):
 
 
 def test_lists_of_what_is_there():
-    with pytest.raises(FileError, match="is no SavedModel"):
+    with pytest.raises(FileError, match="is not a SavedModel"):
         ng.tensorflow.load(".")
     with pytest.raises(FileError, match="cannot be read"):
         ng.tensorflow.load("nowhere.pb")

@@ -119,7 +119,7 @@ class Vocabulary:
         except TypeError:
             strange = next(s for s in symbols if s not in self.numbers)
             raise ParseError(
-                f"{strange!r} is not among the {len(self)} known symbols", fix="leave it out, or make the vocabulary anew"
+                f"{strange!r} is not among the {len(self)} known symbols", fix="leave it out, or rebuild the vocabulary"
             ) from None
 
     def decode(self, numbers: Any) -> list[str]:

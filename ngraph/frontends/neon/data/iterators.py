@@ -52,17 +52,17 @@ def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[st
             raise refuse(who, f"{k} has shape {a.shape}, and axes {', '.join(named) or 'none'}", f"name {a.ndim} axes, batch first")
     lengths = {k: len(a) for k, a in arrays.items()}
     if len(set(lengths.values())) > 1:
-        why = f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}"
+        why = f"the arrays have different numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}"
         raise refuse(who, why, "give arrays of as many rows, examples first")
     return arrays, axes
 
 
 def _array(who: str, key: Any, data: Any) -> Array:
-    """Returns the examples of an entry. Raises ArgumentError where they are no array, or none."""
+    """Returns the examples of an entry. Raises ArgumentError where they are not an array, or none."""
     try:
         array = data if isinstance(data, np.ndarray) else np.asarray(data)
     except ValueError:
-        raise refuse(who, f"{key} is a list of rows of unlike shapes", "pad them to one shape, as an array") from None
+        raise refuse(who, f"{key} is a list of rows of different shapes", "pad them to one shape, as an array") from None
     if not array.ndim:
         raise wrong_kind(who, f"{key} is {shown(data)}, and no array of examples", "pass an array, examples first")
     return array
@@ -219,7 +219,7 @@ def view(array: Array, rows: slice) -> Array:
 
 
 def check_target(who: str, key: str, names: Mapping[str, Any], default: str | None) -> None:
-    """Raises UnknownKey where `tgt_key` is no entry of a batch; the default may be missing."""
+    """Raises UnknownKey where `tgt_key` is not an entry of a batch; the default may be missing."""
     if key != default and key not in names:
         meant = nearest(key, names) or next((n for n in TARGETS if n in names), list(names)[-1])
         raise UnknownKey(f"{speaker(who)}: tgt_key is {key!r}, and a batch has {', '.join(names)}", fix=f"take tgt_key={meant!r}")
@@ -556,7 +556,7 @@ class IterableSource(Batches):
         source = self.source() if callable(self.source) else self.source
         if not hasattr(source, "__iter__") and not hasattr(source, "__getitem__"):
             raise wrong_kind(
-                "IterableSource", f"the source gives {shown(source)}, which is no iterable", "let it give a list of dicts, or a loader"
+                "IterableSource", f"the source gives {shown(source)}, which is not an iterable", "let it give a list of dicts, or a loader"
             )
         if self.collate is None:
             yield from source
@@ -579,7 +579,7 @@ class IterableSource(Batches):
     def _stack(self, key: str, arrays: list[Array]) -> Array:
         shapes = dict.fromkeys(a.shape for a in arrays)
         if len(shapes) > 1:
-            why = f"examples of {key!r} have unlike shapes, {' and '.join(map(str, list(shapes)[:2]))}"
+            why = f"examples of {key!r} have different shapes, {' and '.join(map(str, list(shapes)[:2]))}"
             raise refuse("IterableSource", why, "pad them to one shape, or take batch_size=1")
         return np.stack(arrays)
 

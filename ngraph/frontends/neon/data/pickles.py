@@ -280,7 +280,7 @@ def _plain(value: Any) -> Any:
 
 def _digits(line: bytes) -> int:
     if not re.fullmatch(rb"-?\d{1,40}L?", line):
-        raise Unreadable(f"{line[:20]!r} is no whole number")
+        raise Unreadable(f"{line[:20]!r} is not a whole number")
     return int(line.rstrip(b"L"))
 
 

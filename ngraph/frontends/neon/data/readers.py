@@ -75,7 +75,7 @@ def _cifar_binary(paths: list[str], classes: tuple[int, ...]) -> tuple[Array, Ar
     for path in paths:
         raw = np.fromfile(path, np.uint8)
         if not raw.size or raw.size % size:
-            raise refuse(path, f"records of {size} bytes, {labels} of them labels", f"{raw.size:,} bytes, which is no multiple")
+            raise refuse(path, f"records of {size} bytes, {labels} of them labels", f"{raw.size:,} bytes, which is not a multiple")
         rows = raw.reshape(-1, size)
         for k, most in enumerate(classes):
             if rows[:, k].max() >= most:

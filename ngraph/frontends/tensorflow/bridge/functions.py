@@ -349,7 +349,9 @@ def set_disabled_ops(ops: str) -> None:
     unknown = [op for op in names if op not in table.TABLE]
     if unknown:
         near = nearest(unknown[0], table.TABLE)
-        raise UnsupportedError(f"{unknown[0]} is no op of ours", fix=f"write {near!r}" if near else "`ngraph ops --tensorflow` lists them")
+        raise UnsupportedError(
+            f"{unknown[0]} is not an op of ours", fix=f"write {near!r}" if near else "`ngraph ops --tensorflow` lists them"
+        )
     settings.disabled = frozenset(names)
     settings.version += 1
 

@@ -29,7 +29,7 @@ BRANCHES = frozenset(
 LISTS = ("TensorList", "EmptyTensorList", "Identity")  # how ops begin that take lists of tensors, beside those
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
-MOST_KNOWN = 64  # elements of a known value that is no constant: shapes have at most 8 lengths, axes of two of them 16
+MOST_KNOWN = 64  # elements of a known value that is not a constant: shapes have at most 8 lengths, axes of two of them 16
 STATIC: Mapping[str, tuple[int, ...]] = {  # inputs that decide shapes, so that they have to be known
     **dict.fromkeys("Any All ArgMax ArgMin Max Mean Min Prod Sum ExpandDims OneHot Pad PadV2 MirrorPad Reshape Tile TopKV2".split(), (1,)),
     **dict.fromkeys("Transpose BroadcastTo Cumsum Cumprod ReverseV2 ResizeBilinear ResizeNearestNeighbor".split(), (1,)),

@@ -17,7 +17,7 @@ POS_AXIS_PREFIX = "POS_"
 def make_pos_axis(length: int | None, pos: int, prefix: str = POS_AXIS_PREFIX) -> Axis:
     """Returns the axis of a position, of this length, None for an open one. Raises ArgumentError for a position below 0."""
     if not isinstance(pos, int) or pos < 0:
-        raise ArgumentError(f"the position {pos!r} is no number from 0 on", fix="0 is the last dim")
+        raise ArgumentError(f"the position {pos!r} is not a number from 0 on", fix="0 is the last dim")
     return ng.make_axis(length, name=f"{prefix}{pos}")
 
 
