@@ -108,42 +108,48 @@ def _is_window(x: Any) -> bool:
     return isinstance(x, Mapping) and all(_is_axis(a) for a in x)
 
 
-TENSOR = ArgumentKind("no tensor", _is_tensor, "pass an op, a number or an array of numbers")
-TENSORS = ArgumentKind("no list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]")
+TENSOR = ArgumentKind("not a tensor", _is_tensor, "pass an op, a number or an array of numbers")
+TENSORS = ArgumentKind(
+    "not a list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]"
+)
 OPS = ArgumentKind(
-    "no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op) or _is_tensor(x)), "pass an op, or a list: [x, y]"
+    "neither an op nor a list of them", _several(lambda x: x is None or isinstance(x, Op) or _is_tensor(x)), "pass an op, or a list: [x, y]"
 )
-OP = ArgumentKind("no op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
-AXIS = ArgumentKind("no axis", _is_axis, "pass what ng.make_axis made, or its name")
-NEW_AXIS = ArgumentKind("no axis", _is_axis, 'pass what ng.make_axis made, or text such as "K=5"')
-AXES = ArgumentKind("no list of axes", _is_axes, "pass axes as a list: [H, W]")
-NEW_AXES = ArgumentKind("no list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
-DTYPE = ArgumentKind("no dtype", _is_dtype, "pass one, or its name: 'float32'")
-ACCUMULATE = ArgumentKind("no dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
-WHOLE = ArgumentKind("no whole number", _is_whole, "pass a whole number")
-NUMBER = ArgumentKind("no number", _is_number, "pass a number")
+OP = ArgumentKind("not an op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
+AXIS = ArgumentKind("not an axis", _is_axis, "pass what ng.make_axis made, or its name")
+NEW_AXIS = ArgumentKind("not an axis", _is_axis, 'pass what ng.make_axis made, or text such as "K=5"')
+AXES = ArgumentKind("not a list of axes", _is_axes, "pass axes as a list: [H, W]")
+NEW_AXES = ArgumentKind("not a list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
+DTYPE = ArgumentKind("not a dtype", _is_dtype, "pass one, or its name: 'float32'")
+ACCUMULATE = ArgumentKind("not a dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
+WHOLE = ArgumentKind("not a whole number", _is_whole, "pass a whole number")
+NUMBER = ArgumentKind("not a number", _is_number, "pass a number")
 EXTENT = ArgumentKind(
-    "no whole number, nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}"
+    "neither a whole number nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}"
 )
-PADDING = ArgumentKind("no padding", _by_axis(_is_padding), "pass a whole number, (before, after), 'same', or a dict of these by axis")
-VALUE = ArgumentKind("no value that a tensor can have", _is_value, "pass a number, an array, or a function that gives one")
-CARRY = ArgumentKind("no tensor, nor a list of them", _several(lambda x: x is None or _is_tensor(x)), "pass a tensor, or a tuple of them")
-STEPS = ArgumentKind("no list of ops", lambda x: isinstance(x, (Op, list, tuple, Set)), "pass a list: [ng.assign(v, 1), y]")
-RETURNS = ArgumentKind("no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op)), "pass an op, or a list of ops")
+PADDING = ArgumentKind("not padding", _by_axis(_is_padding), "pass a whole number, (before, after), 'same', or a dict of these by axis")
+VALUE = ArgumentKind("not a value that a tensor can have", _is_value, "pass a number, an array, or a function that gives one")
+CARRY = ArgumentKind(
+    "neither a tensor nor a list of them", _several(lambda x: x is None or _is_tensor(x)), "pass a tensor, or a tuple of them"
+)
+STEPS = ArgumentKind("not a list of ops", lambda x: isinstance(x, (Op, list, tuple, Set)), "pass a list: [ng.assign(v, 1), y]")
+RETURNS = ArgumentKind(
+    "neither an op nor a list of them", _several(lambda x: x is None or isinstance(x, Op)), "pass an op, or a list of ops"
+)
 TRUTH = ArgumentKind(
     "neither True nor False", lambda x: isinstance(x, (bool, np.bool_)) or _is_whole(x) and x in (0, 1), "pass True or False"
 )
-TEXT = ArgumentKind("no text", lambda x: isinstance(x, str), "pass a string")
-NAME = ArgumentKind("no name", lambda x: isinstance(x, (str, int, float)), "pass a string")
-ROLES = ArgumentKind("no list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
-MAPPING = ArgumentKind("no dict", lambda x: isinstance(x, Mapping), "pass a dict")
-WINDOW = ArgumentKind("no dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
-FUNCTION = ArgumentKind("no function", callable, "pass a function, as in lambda x: x + 1")
-OF_OPS = ArgumentKind("no function", callable, "pass a function of ops, as in lambda w: ...; of ops themselves: ng.deriv(loss, w)")
+TEXT = ArgumentKind("not text", lambda x: isinstance(x, str), "pass a string")
+NAME = ArgumentKind("not a name", lambda x: isinstance(x, (str, int, float)), "pass a string")
+ROLES = ArgumentKind("not a list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
+MAPPING = ArgumentKind("not a dict", lambda x: isinstance(x, Mapping), "pass a dict")
+WINDOW = ArgumentKind("not a dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
+FUNCTION = ArgumentKind("not a function", callable, "pass a function, as in lambda x: x + 1")
+OF_OPS = ArgumentKind("not a function", callable, "pass a function of ops, as in lambda w: ...; of ops themselves: ng.deriv(loss, w)")
 INDEX = ArgumentKind(
-    "no index", lambda x: isinstance(x, slice) or _is_whole(x) or _is_tensor(x), "pass a whole number, a slice or a tensor of integers"
+    "not an index", lambda x: isinstance(x, slice) or _is_whole(x) or _is_tensor(x), "pass a whole number, a slice or a tensor of integers"
 )
-LIST = ArgumentKind("no list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
+LIST = ArgumentKind("not a list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
 AXIS_OR_WHOLE = ArgumentKind("neither a whole number nor an axis", lambda x: _is_axis(x) or _is_whole(x), "pass a whole number, or an axis")
 
 _NAMES = (  # kinds by the names of arguments, the same in every function but for those below
@@ -237,22 +243,22 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     ("top_k", "k"): AXIS_OR_WHOLE,
     ("print_values", "xs"): TENSOR,
     ("as_ops", "xs"): ArgumentKind(
-        "no list of tensors", lambda x: hasattr(type(x), "__iter__") and not isinstance(x, (Op, str)), "pass a list: [x, y]"
+        "not a list of tensors", lambda x: hasattr(type(x), "__iter__") and not isinstance(x, (Op, str)), "pass a list: [x, y]"
     ),
     ("spatial_axis", "padding"): ArgumentKind(
-        "no padding", lambda x: _is_padding(x) and not isinstance(x, str), "pass a whole number, or (before, after)"
+        "not padding", lambda x: _is_padding(x) and not isinstance(x, str), "pass a whole number, or (before, after)"
     ),
     ("spatial_axis", "stride"): WHOLE,
-    ("slice_axis", "s"): ArgumentKind("no slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
+    ("slice_axis", "s"): ArgumentKind("not a slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
     ("pad", "value"): NUMBER,
     ("pad", "paddings"): ArgumentKind(
-        "no list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"
+        "not a list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"
     ),
     ("set_item", "value"): TENSOR,
     ("init_tensor", "value"): TENSOR,
     ("sequential", "ops"): STEPS,
     ("doall", "all"): STEPS,
-    ("unflatten", "axes"): ArgumentKind("no axes", lambda x: _is_axes(x) or isinstance(x, str), "pass an axis, or a list of axes"),
+    ("unflatten", "axes"): ArgumentKind("not axes", lambda x: _is_axes(x) or isinstance(x, str), "pass an axis, or a list of axes"),
     ("cumsum", "axis"): AXIS,
 }
 

@@ -286,8 +286,8 @@ def check_format(data: Any, kind: str) -> None:
         other = data.get("kind") if type(data) is dict else None
         if type(other) is str and other in LOADERS:
             article, loader = LOADERS[other]
-            raise ParseError(f"this is no {kind} of ngraph, but {article} {other}", fix=f"read it with {loader}")
-        raise ParseError(f"this is no {kind} of ngraph: {_short(data)}")
+            raise ParseError(f"this is not {LOADERS[kind][0]} {kind} of ngraph, but {article} {other}", fix=f"read it with {loader}")
+        raise ParseError(f"this is not {LOADERS[kind][0]} {kind} of ngraph: {_short(data)}")
     check_version(data.get("format"), kind)
 
 

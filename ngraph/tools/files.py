@@ -50,7 +50,7 @@ def number_from(least: float, whole: bool = True) -> Callable[[str], Any]:
         try:
             found: int | float = int(word) if whole else float(word)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{word!r} is no {'whole ' if whole else ''}number") from None
+            raise argparse.ArgumentTypeError(f"{word!r} is not a {'whole ' if whole else ''}number") from None
         if not (found >= least if whole else least < found < math.inf):
             raise argparse.ArgumentTypeError(f"{word} is {'below' if whole else 'not a number above'} {least:g}")
         return found

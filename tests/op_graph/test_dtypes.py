@@ -122,7 +122,7 @@ def test_python_types_are_numpys():
 
 @pytest.mark.parametrize("wrong", ["complex64", "float33", np.complex128, "token32", object, "<U3", 3.5])
 def test_what_is_no_element_type_is_refused_with_what_there_is(wrong):
-    with pytest.raises(TypeError, match=r"no element type(.|\n)*take (one of|float32, or another of) bool, int8.*float64"):
+    with pytest.raises(TypeError, match=r"not an element type(.|\n)*take (one of|float32, or another of) bool, int8.*float64"):
         as_dtype(wrong)
 
 

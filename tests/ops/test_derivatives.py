@@ -109,7 +109,7 @@ def test_what_hides_a_constant_is_computed_once(x):
 
 def test_no_derivative_by_an_integer():
     k = ng.constant(np.array([1, 2, 3]), [A])
-    with pytest.raises(ng.NgraphError, match="no float tensor"):
+    with pytest.raises(ng.NgraphError, match="not a float tensor"):
         ng.deriv(ng.sum(k * 1.0, out_axes=()), k)
 
 
@@ -123,7 +123,7 @@ def test_an_integer_is_made_a_float_first():
 
 
 def test_an_error_of_other_axes_is_refused(x):
-    with pytest.raises(ng.NgraphError, match="has T, which .* has not"):
+    with pytest.raises(ng.NgraphError, match="has T, which .* lacks"):
         ng.deriv(x * x, x, ng.placeholder([T]))
 
 

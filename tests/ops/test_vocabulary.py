@@ -788,7 +788,7 @@ def test_constants_answer():
         ng.constant_value(number) == 3 == number.const and list(ng.constant_value(array)) == [1, 2] == list(array.const) and X.const is None
     )
     np.testing.assert_array_equal(compute(ng.constant_storage([A], initial_value=[5, 6]))[0], [5, 6])
-    with pytest.raises(GraphError, match="no constant"):
+    with pytest.raises(GraphError, match="not a constant"):
         ng.constant_value(X)
     assert ng.as_op(X) is X and [o.is_constant for o in ng.as_ops([1, X, [1, 2]])] == [True, False, True]
 
@@ -880,7 +880,7 @@ def test_item_assignment_needs_somebody_who_keeps_the_request():
     (_, after), _ = run([ng.sequential([o for o in made if o.opdef.name == "assign"]), w])
     np.testing.assert_array_equal(after, [2, 7, 7])
     for wrong in (lambda: ng.set_item(X, ..., 1), lambda: ng.assign(X, 1)):
-        with pytest.raises(GraphError, match="no variable"):
+        with pytest.raises(GraphError, match="not a variable"):
             wrong()
     for wrong in (
         lambda: ng.set_item(w, 5, 1),

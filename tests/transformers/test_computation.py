@@ -168,7 +168,7 @@ def test_parameters_are_checked_when_the_computation_is_made(transformer):
     x, y = ng.placeholder([C]).named("x"), ng.placeholder(()).named("y")
     with pytest.raises(GraphError, match="y .* is needed, and is not a parameter"):
         transformer.computation(x * y, x)
-    with pytest.raises(GraphError, match="stands twice"):
+    with pytest.raises(GraphError, match="occurs twice"):
         transformer.computation(x, x, x)
     with pytest.raises(GraphError, match="is not a placeholder"):
         transformer.computation(x, x, x + 1)

@@ -110,9 +110,9 @@ def test_the_text_of_a_program_is_parsed_back():
 @pytest.mark.parametrize(
     "bound, said",
     [
-        (lambda: ng.placeholder([B], dtype="int32"), "no integer without axes"),
-        (lambda: ng.placeholder(()), "no integer without axes"),
-        (lambda: ng.placeholder((), dtype="bool"), "no integer without axes"),
+        (lambda: ng.placeholder([B], dtype="int32"), "not an integer without axes"),
+        (lambda: ng.placeholder(()), "not an integer without axes"),
+        (lambda: ng.placeholder((), dtype="bool"), "not an integer without axes"),
     ],
 )
 def test_bounds_that_are_no_places(bound, said):

@@ -65,46 +65,48 @@ def _shape(x: Any) -> bool:
     return all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in numbers)
 
 
-ACTIVATION = ArgumentKind("no activation", lambda x: x is None or _object(x), "pass an object, such as Rectlin(), or a function of an op")
-FIRST = ArgumentKind("no first value", _first, "pass a number, an array, or an object such as GlorotInit()")
-LAYERS = ArgumentKind("no list of layers", lambda x: isinstance(x, (list, tuple)), "pass a list: [Affine(...), Affine(...)]")
-PART = ArgumentKind("no layer", _object, "pass a layer, or a function of an op")
-NORM = ArgumentKind("no True, False or BatchNorm()", lambda x: isinstance(x, (bool, np.bool_)) or _object(x), "pass True, or a layer")
-MAKER = ArgumentKind("no class of a layer", lambda x: isinstance(x, type) or callable(x), "pass the class, as in norm=LayerNorm")
-WORD = ArgumentKind("no name", lambda x: x is None or isinstance(x, str), "pass a string")
-PATH = ArgumentKind("no path", _is_path, "pass a string")
-OPERAND = ArgumentKind("no op", _ops, "pass a placeholder: ng.placeholder([...]), or what another layer gave")
+ACTIVATION = ArgumentKind(
+    "not an activation", lambda x: x is None or _object(x), "pass an object, such as Rectlin(), or a function of an op"
+)
+FIRST = ArgumentKind("not an initial value", _first, "pass a number, an array, or an object such as GlorotInit()")
+LAYERS = ArgumentKind("not a list of layers", lambda x: isinstance(x, (list, tuple)), "pass a list: [Affine(...), Affine(...)]")
+PART = ArgumentKind("not a layer", _object, "pass a layer, or a function of an op")
+NORM = ArgumentKind("not True, False or BatchNorm()", lambda x: isinstance(x, (bool, np.bool_)) or _object(x), "pass True, or a layer")
+MAKER = ArgumentKind("not a class of a layer", lambda x: isinstance(x, type) or callable(x), "pass the class, as in norm=LayerNorm")
+WORD = ArgumentKind("not a name", lambda x: x is None or isinstance(x, str), "pass a string")
+PATH = ArgumentKind("not a path", _is_path, "pass a string")
+OPERAND = ArgumentKind("not an op", _ops, "pass a placeholder: ng.placeholder([...]), or what another layer gave")
 ONE_OP = ArgumentKind(
-    "no op",
+    "not an op",
     lambda x: isinstance(x, Op),
     "pass one op, such as a placeholder; where a Trainer passes a dict, name an entry: inputs='x'",
 )
 ALONE = """Affine BatchNorm Bias Convolution Deconvolution Dropout Embedding GRU GlobalPooling GroupNorm InstanceNorm LSTM LayerNorm Linear
 LookupTable MultiHeadAttention Pooling RMSNorm Recurrent TiedLinear TransformerBlock""".split()  # layers that take one op
-SIZES = ArgumentKind("no numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
-SHAPE = ArgumentKind("no shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
+SIZES = ArgumentKind("not numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
+SHAPE = ArgumentKind("not a shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
 SPLITS = ArgumentKind(
-    "no two shares",
+    "not a two shares",
     lambda x: isinstance(x, (list, tuple)) and len(x) == 2 and all(isinstance(s, (int, float)) and 0 <= s < 1 for s in x) and sum(x) < 1,
     "pass those of valid and test, such as (0.05, 0.05)",
 )
-SCHEDULE = ArgumentKind("no schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
-METRICS = ArgumentKind("no list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
-CALLBACKS = ArgumentKind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStopping(patience=3)]")
-NAMED = ArgumentKind("no axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
+SCHEDULE = ArgumentKind("not a schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
+METRICS = ArgumentKind("not a list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
+CALLBACKS = ArgumentKind("not a list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStopping(patience=3)]")
+NAMED = ArgumentKind("not axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
 
 BATCHES = ArgumentKind(
-    "no iterator over batches",
+    "not an iterator over batches",
     lambda x: hasattr(x, "batch") and hasattr(x, "once"),
     "pass ArrayIterator({'image': images}, batch_size=128)",
 )
 SOURCE = ArgumentKind(
-    "no iterable, and no function that gives one",
+    "not an iterable, and no function that gives one",
     lambda x: callable(x) or hasattr(x, "__iter__") or hasattr(x, "__getitem__"),
     "pass a list of dicts, a loader, or a function that gives one",
 )
 BATCH_SIZE = ArgumentKind(
-    "no number",
+    "not a number",
     NUMBER.fits,
     "pass arrays as a dict, then a number: ArrayIterator({'image': images, 'label': labels}, 128)",
 )
@@ -147,7 +149,9 @@ ELSEWHERE = {  # entries whose argument name means something else, and None wher
     **{(c, "in_obj"): ONE_OP for c in ALONE},
     ("ArrayIterator", "batch_size"): BATCH_SIZE,
     ("SequentialArrayIterator", "batch_size"): NUMBER,
-    ("BiRNN", "cell"): ArgumentKind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),
+    ("BiRNN", "cell"): ArgumentKind(
+        "not a class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"
+    ),
     ("Prefetch", "source"): BATCHES,
     ("SequentialArrayIterator", "shuffle"): None,
     ("BucketIterator", "padding"): None,
@@ -158,7 +162,7 @@ ELSEWHERE = {  # entries whose argument name means something else, and None wher
     ("Shakespeare", "path"): PATH,
     ("Metric", "batch"): None,
     ("Schedule", "name"): None,
-    ("ModelCheckpoint", "filename"): ArgumentKind("no path", lambda x: x is None or _is_path(x), "pass a string: 'best.safetensors'"),
+    ("ModelCheckpoint", "filename"): ArgumentKind("not a path", lambda x: x is None or _is_path(x), "pass a string: 'best.safetensors'"),
 }
 
 SYNONYMS = {  # argument names of other libraries

@@ -103,7 +103,7 @@ def parsed(name: str, data: Any, what: str) -> Any:
     try:
         made.ParseFromString(bytes(data))
     except DecodeError as error:
-        raise ParseError(f"{what} is no {name}: {error}", fix="is the file damaged?") from error
+        raise ParseError(f"{what} is not a valid {name}: {error}", fix="is the file damaged?") from error
     return made
 
 
@@ -118,5 +118,5 @@ def parsed_text(name: str, text: str, what: str) -> Any:
     try:
         text_format.Parse(text, made, allow_unknown_field=True)
     except text_format.ParseError as error:
-        raise ParseError(f"{what} is no {name} in text: {error}", fix="is the file damaged?") from error
+        raise ParseError(f"{what} is not a valid {name} in text: {error}", fix="is the file damaged?") from error
     return made

@@ -381,7 +381,7 @@ def test_iterables_of_dicts():
 def test_errors():
     with pytest.raises(ValueError, match="3 examples are fewer than a batch of 4"):
         ArrayIterator({"x": np.zeros(3)}, 4)
-    with pytest.raises(ValueError, match="unlike numbers of examples: x 3, y 4"):
+    with pytest.raises(ValueError, match="different numbers of examples: x 3, y 4"):
         ArrayIterator({"x": np.zeros(3), "y": np.zeros(4)}, 2)
 
     class Broken(ArrayIterator):

@@ -232,13 +232,13 @@ def test_data_that_do_not_fit():
     pairs = ((X[k : k + 5], LABELS[k : k + 5]) for k in range(5))
     alone = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.tensor(X)), batch_size=16)
     for arguments, kind, said in (
-        ((X, LABELS[:50]), ValueError, "unlike numbers of examples: x 103, y 50"),
+        ((X, LABELS[:50]), ValueError, "different numbers of examples: x 103, y 50"),
         ((X,), ValueError, r"inputs, and no targets\s*fix: pass both: fit\(x, y\)"),
         ((X, big), ValueError, "y goes from 1099511627776 .*int32 holds less"),
         ((pairs,), TypeError, "gone through only once"),
         ((alone,), TypeError, "a batch is a pair"),
         ((None,), TypeError, "NoneType is neither an array nor an iterator over batches"),
-        ((3.0, 4.0), TypeError, "no array"),
+        ((3.0, 4.0), TypeError, "neither an array nor an iterator"),
         ((X, "label"), ValueError, "y names 'label', and the data have x"),
         (([],), ValueError, "no targets"),
     ):

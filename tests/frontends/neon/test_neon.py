@@ -190,7 +190,7 @@ def test_convolution_of_two_numbers_is_one_axis():
     x = ng.placeholder([ng.make_axis(3, name="N"), ng.make_axis(4, name="C"), ng.make_axis(9, name="W")])
     assert [a.length for a in Convolution((3, 5), GaussianInit())(x).axes] == [3, 5, 7]
     assert isinstance(make_conv((3, 5), GaussianInit(), deconv=True), Deconvolution)
-    with pytest.raises(ng.NgraphError, match=r"goes along W, which \[N=3, C=4, H=6\] has not"):
+    with pytest.raises(ng.NgraphError, match=r"goes along W, which \[N=3, C=4, H=6\] lacks"):
         Convolution((3, 5), GaussianInit())(ng.placeholder([ng.make_axis(n, name=a) for n, a in ((3, "N"), (4, "C"), (6, "H"))]))
     with pytest.raises(ng.NgraphError, match="do not divide into 3 groups"):
         Convolution((3, 3, 6), GaussianInit(), groups=3)(image())
@@ -216,7 +216,7 @@ def test_containers():
     model = Sequential([conv(2), [conv(3), Rectlin()]])
     y = model(x)
     assert len(model) == 3 and model[0] is model.layers[0] and model[:2](x).axes == y.axes
-    with pytest.raises(TypeError, match="is not a layer"):
+    with pytest.raises(TypeError, match="is neither a layer"):
         Sequential([3])
 
 

@@ -129,7 +129,7 @@ WRONG = {
     "fit: every is a whole number above 0, not 0": lambda: trained(before(every=0)),
     "checkpoints need a folder": lambda: trained(before(resume=True)),
     "fit: there are inputs, and no targets": lambda: trained(lambda t, v: t.fit(DATA["image"]["data"])),
-    "patience goes by the valid set": lambda: trained(lambda t, v: t.fit(v, patience=2)),
+    "patience needs a validation set": lambda: trained(lambda t, v: t.fit(v, patience=2)),
     "predict: the batch has img, and lacks image": lambda: trained(after("predict", {"img": 0})),
     "predict: NoneType is neither an array nor an iterator": lambda: trained(after("predict", None)),
     "summary: the batch has img, and lacks image": lambda: trained(after("summary", {"img": 0})),

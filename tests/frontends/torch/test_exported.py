@@ -156,7 +156,7 @@ def test_what_is_no_program(tmp_path):
     with pytest.raises(ArgumentError, match="not from Small"):
         ng.torch.load(Small())
     (tmp_path / "text.pt2").write_text("no archive")
-    with pytest.raises(ParseError, match="no exported program"):
+    with pytest.raises(ParseError, match="not an exported program"):
         ng.torch.load(tmp_path / "text.pt2")
 
 
