@@ -1,10 +1,16 @@
 """`ng.config(denormals="flush")`: kernels that take numbers below the normal ones as 0. The oracle is NumPy, which keeps them."""
 
+from dataclasses import replace
+
 import numpy as np
+import plans
 import pytest
+import static
+from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.plan import plan
 
 SMALL = np.full((64, 4096), 1e-30, np.float32)
 
@@ -39,3 +45,14 @@ def test_normal_numbers_do_not_change():
         with ng.config(denormals=how):
             found.append(ngt.make_transformer_factory("cpu")().computation(ng.tanh(x) / (x * x + 1.0), x)(a))
     np.testing.assert_array_equal(*found)
+
+
+@static.emulated
+@pytest.mark.parametrize("flush", [False, True])
+def test_aarch64_flushes_too(flush):
+    """In an emulator: four numbers of 1e-30 times 1e-10."""
+    x = hole(axis(4, "N"))
+    small = np.full(4, 1e-30, np.float32)
+    target = replace(static.TARGET, flush=flush)
+    ((got,), _) = plans.run(plan(program([x * 1e-10], x)), [small], target=target, kind=static.Emulated)
+    np.testing.assert_array_equal(got, np.zeros(4, np.float32) if flush else small * np.float32(1e-10))

@@ -309,7 +309,7 @@ def test_a_newer_format_is_refused_with_both_numbers():
     for wrong in (None, "1", 0, True, 1.0):
         with pytest.raises(ParseError, match="format"):
             from_json({**to_json(p), "format": wrong})
-    with pytest.raises(ParseError, match="no program of ngraph"):
+    with pytest.raises(ParseError, match="not a program of ngraph"):
         from_json({**to_json(p), "kind": "op-graph"})
 
 
