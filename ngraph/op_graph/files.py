@@ -76,7 +76,7 @@ def saving(path: str | os.PathLike[str]) -> Iterator[str]:
     """
     given, path = path, os.path.realpath(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise refused(given, "written", OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, "a file cannot be written there"))
+        raise refused(given, "written", OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, "it is not a regular file"))
     folder, name = os.path.split(path)
     handle = None
     with suppress(OSError):  # a folder that cannot be read or locked: nothing is removed

@@ -170,7 +170,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "pipe"):
-        with pytest.raises(OSError, match="no place for a file"):
+        with pytest.raises(OSError, match="not a regular file"):
             files.write_whole(tmp_path / name, b"")
     with pytest.raises(FileNotFoundError):
         files.write_whole(tmp_path / "nowhere" / "w", b"")
