@@ -1668,6 +1668,7 @@ def _linalg(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
     if kind not in ("cholesky", "eigh", "triangular_solve") and not at["symmetric"]:
         g = np.roll(g, 1, -2)
     made, grown = _matrix_result(kind, at, t, g)
+    made = np.where(unsure[(..., *[None] * (made.ndim - unsure.ndim))], np.nan, made)  # with an infinite bound: any value, NaN too
     off = np.where(unsure, INF, (error + (n + m) * precision + 2 * unit(x.d)) * 32 * (n + m) * condition**grown)
     scale = np.abs(made)
     if made.ndim == t.ndim:

@@ -83,6 +83,11 @@ class DType:
             return np.asarray(value).astype(self.np)
 
     @property
+    def zero(self) -> int | float:
+        """0; for a dtype that has none, float8_e8m0fnu, the number whose bits are 0."""
+        return float(np.zeros((), self.np)) or 0
+
+    @property
     def lowest(self) -> Any:
         """The identity of max: -inf for floats, the least integer, False; for narrow dtypes the least finite number."""
         if self.form is not None:

@@ -105,7 +105,7 @@ def _gather_gradient(op: Op, dy: Op, x: Op, *indices: Op) -> tuple[Op | None, ..
 
 gather: OpDef = op(
     "gather",
-    "x at `axes[k]` = i_k; other shared axes are the same index; mode `clip`, `fill` (0), `wrap`.",
+    "x at `axes[k]` = i_k; other shared axes are the same index; mode `clip`, `fill` (0, or the number whose bits are 0), `wrap`.",
     form="(x, i…; axes, mode)",
     example='>>> ng.gather(ng.placeholder("H=5 W=2"), ng.placeholder("N=3", dtype="int32"), axes="H").axes\nAxes(N=3, W=2)',
     type=_gather_type,

@@ -247,7 +247,7 @@ def _gather(g: GraphBuilder, s: Step) -> None:
     for a, i in zip(s.attrs["axes"], indices, strict=True):
         index[a], more = _place(g, i, a, s.attrs["mode"])
         predicates += more
-    g.at[s.result] = g.predicated(g.at[x], x.axes, index, predicates, 0)
+    g.at[s.result] = g.predicated(g.at[x], x.axes, index, predicates, x.dtype.zero)
 
 
 @NODES.of("scatter")
