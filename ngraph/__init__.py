@@ -107,4 +107,4 @@ if not _typing.TYPE_CHECKING:  # type checkers report a misspelt name where a mo
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_public("__all__"), *_FRONTENDS]
+    return sorted({*globals(), *_public("__all__"), *_FRONTENDS})

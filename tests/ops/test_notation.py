@@ -89,6 +89,7 @@ def test_einsum_by_duals_and_scopes(compute):
         ("H H, K N -> H", "H occurs twice"),
         ("H K, K N -> (H N)", "brackets"),
         ("H K, K Q -> H", "Q is not an axis"),
+        ("HK,KN->HN", "write blanks between: H K"),
         ("H K, K N -> H & N", "'& N'"),
         ("... K, K N -> N", "... on the left only, for [H=3]"),
     ],
