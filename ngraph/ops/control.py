@@ -335,9 +335,31 @@ def _array_inside(form: Any) -> nest.Leaf:
     return lambda x: x is not form and _numbers(x)
 
 
+def _leaves(form: Any) -> list[Any]:
+    return nest.leaves(form, _array_inside(form))
+
+
 def _flat(x: Any) -> tuple[Op, ...]:
-    form = _parts(x)
-    return as_ops(nest.leaves(form, _array_inside(form)))
+    return as_ops(_leaves(_parts(x)))
+
+
+def _start(carry: Any) -> tuple[Op, ...]:
+    """Returns the ops of a carry; a Python int counts in int32, and in int64 where int32 cannot hold it."""
+    form = _parts(carry)
+    whole = [filled(x, (), dtypes.int32 if -(2**31) <= x < 2**31 else dtypes.int64) if type(x) is int else x for x in _leaves(form)]
+    return as_ops(whole)
+
+
+def _widened(start: Sequence[Op], given: Sequence[Op], carry: Any) -> Any:
+    """Returns a carry whose Python numbers have the dtypes that the function gave them; None where they had them already.
+
+    A Python number has no dtype of its own: `0` that is carried as `total + x` is a float.
+    """
+    wide = list(start)
+    for at, (x, new) in enumerate(zip(_leaves(_parts(carry)), given, strict=False)):
+        if type(x) in (int, float):
+            wide[at] = cast(start[at], dtypes.promote(new.dtype, start[at].dtype))
+    return in_form(carry, wide) if [x.dtype for x in wide] != [x.dtype for x in start] else None
 
 
 def _flat_like(name: str, form: Any, x: Any) -> tuple[Op, ...]:
@@ -432,8 +454,9 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
 
     function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a nest of ops, or
     None; a function of more arguments takes the elements of tuples: `lambda a, b, x: ((a + x, b), b)`. carry keeps its axes and
-    dtypes. The function may use surrounding ops; its random ops draw new numbers in each trip; its prints happen in each trip of the
-    forward pass. It must not assign.
+    dtypes; a Python number starts as int32 or float32, and in the dtype that the function gives it where that is wider. The function
+    may use surrounding ops; its random ops draw new numbers in each trip; its prints happen in each trip of the forward pass. It must
+    not assign.
     reverse: from the last index to the first. Differentiable in reverse and forward mode. Raises AxisError, GraphError.
 
     >>> import ngraph as ng
@@ -442,7 +465,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
     >>> last.axes, sums.axes
     (Axes(H=3), Axes(T=4, H=3))
     """
-    start, along = _flat(carry), _flat(xs)
+    start, along = _start(carry), _flat(xs)
     axis = find_axis(along, axis, "scan") if isinstance(axis, str) and along else as_axis(axis)
     for x in along:
         if axis not in x.axes:
@@ -458,7 +481,11 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
         raise GraphError(
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
         )
-    after, ys = _as_carry("scan", _flat_like("scan: to carry the function", carry, given[0]), start), _flat(given[1])
+    following = _flat_like("scan: to carry the function", carry, given[0])
+    wide = _widened(start, following, carry)
+    if wide is not None:
+        return scan(function, wide, xs, axis, reverse)
+    after, ys = _as_carry("scan", following, start), _flat(given[1])
     inside = _inside(holes, [*after, *ys])
     products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
     saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # stacked along `axis` for the gradient
@@ -472,8 +499,9 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     """Applies `function` to the carry while `condition` of it holds; returns the last carry.
 
     condition: carry -> one bool scalar. function: carry -> next carry, of the same axes and dtypes. carry: an op or a nest of ops, of
-    which functions of several arguments take the elements. It has no derivative, since the number of trips is not known before
-    the call. Raises DTypeError, GraphError, AxisError.
+    which functions of several arguments take the elements; a Python number starts as int32 or float32, and in the dtype that the
+    function gives it where that is wider. It has no derivative, since the number of trips is not known before the call. Raises
+    DTypeError, GraphError, AxisError.
 
     >>> import ngraph as ng
     >>> v = ng.placeholder("H=3")
@@ -481,13 +509,17 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     >>> doubled.axes
     Axes(H=3)
     """
-    start = (filled(0, (), dtypes.int32), *_flat(carry))
+    start = (filled(0, (), dtypes.int32), *_start(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
     holds = as_op(_spread(condition, in_form(carry, asked[1:])))
     if holds.dtype.kind != "bool" or holds.axes:
         raise DTypeError(f"while_loop: the condition gives {holds.type}, not one bool", fix="compare: lambda c: c < 10")
     with _trip(holes[0]):
-        given = [holes[0] + 1, *_flat_like("while_loop: the function", carry, _spread(function, in_form(carry, holes[1:])))]
+        following = _flat_like("while_loop: the function", carry, _spread(function, in_form(carry, holes[1:])))
+    wide = _widened(start[1:], following, carry)
+    if wide is not None:
+        return while_loop(condition, function, wide)
+    given = [holes[0] + 1, *following]
     bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
     made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
     return in_form(carry, parts(made)[1:])

@@ -92,7 +92,8 @@ def _named(names: Sequence[str], x: Op, meant: dict[str, Axis], pattern: str) ->
     letters = {a.label for a in x.axes}
     for n in names:
         if n not in letters and len(n) > 1 and letters.issuperset(n):  # as NumPy writes it
-            raise AxisError(f"einsum: {n!r} in {pattern!r} is one name", details=(show_input(x),), fix=f"write blanks between: {' '.join(n)}")
+            fix = f"write blanks between: {' '.join(n)}"
+            raise AxisError(f"einsum: {n!r} in {pattern!r} is one name", details=(show_input(x),), fix=fix)
     mine = {n: find_axis(x, n, "einsum") for n in names if n != "..."}
     rest = Axes(a for a in x.axes if a not in mine.values())
     if rest and "..." not in names:

@@ -127,6 +127,17 @@ def test_while_runs_as_long_as_its_condition_holds(compute):
         ng.deriv(power, x)
 
 
+def test_python_numbers_that_a_loop_carries_take_the_dtype_that_its_function_gives(compute):
+    x = ng.placeholder([T], dtype="float64")
+    values = np.arange(1.0, 7.0)
+    trips, picked = ng.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v + ng.take(x, i, T)), (0, 0))
+    (count, product), _ = ng.scan(lambda n, c, v: ((n + 1, c * v), None), (0, 1), x, T)
+    far = ng.while_loop(lambda i: i < 2**40, lambda i: i * 2, 2**35)
+    assert [o.dtype.name for o in (trips, picked, count, product, far)] == ["int32", "float64", "int32", "float64", "int64"]
+    assert [float(r) for r in compute([trips, picked, count, product, far], [x], [values])] == [3, 6, 6, 720, 2**40]
+    np.testing.assert_allclose(compute([ng.deriv(product, x)], [x], [values])[0], 720 / values)
+
+
 def test_cond_computes_one_branch_and_differentiates(compute):
     x, w = ng.placeholder([N]), ng.placeholder([N])
     p = ng.sum(x, out_axes=()) > 0
