@@ -416,7 +416,7 @@ def lu_factors(x: Array) -> tuple[Array, Array, Array]:
             if best != k:
                 a[[k, best]], p[[k, best]] = a[[best, k]], p[[best, k]]
                 sign[at] *= -1
-            a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k] /= a[k, k] or 1  # below a pivot of 0 are zeros
             a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[k, k + 1 :]
     return packed, order, sign
 

@@ -1,7 +1,8 @@
-"""Kernels of `cholesky_block`, `lu_block` and `triangular_block`: matrices are copied into scratch memory and factored there by vectors.
+"""Kernels of `cholesky_block` and `triangular_block`: matrices are copied into scratch memory and factored there by vectors.
 
 Many small matrices stand side by side: lane l of each vector belongs to matrix l of a work item. A larger one has vectors along its
-rows. Both are one algorithm over `_Scratch`, which finds an element or a vector of a row in either arrangement.
+rows. Both are one algorithm over `_Scratch`, which finds an element or a vector of a row in either arrangement. `Factorisation` is what
+these kernels and that of `lu_block` share.
 
 The order of sums depends on lengths and the arrangement alone; 16-bit floats are computed in float32.
 """
@@ -17,7 +18,7 @@ from ngraph.codegen.math import emit
 from ngraph.codegen.number import Number
 from ngraph.codegen.routines import KERNELS, OpaqueOpText, silent, unit_axis, wide
 from ngraph.codegen.signature import KernelCode
-from ngraph.codegen.text import IRValue, constant, vector
+from ngraph.codegen.text import IRValue, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
@@ -80,15 +81,6 @@ class _Scratch:
         """Returns the vector in which column j stands."""
         return apply(self.w, "//", j, self.per_vector)
 
-    def behind(self, v: Number, k: Whole, j: IRValue) -> Number:
-        """Returns vector k of a row with zeros up to column j."""
-        if self.interleaved:
-            return v
-        w = self.w
-        last = w.op("sub", j, register(times(w, k, self.lanes)))
-        keep = w.op("icmp slt", w.splat(last, self.lanes), vector(range(self.lanes), dtypes.int64), dtype=dtypes.bool_)
-        return Number(w, keep).select(v, 0.0, v)
-
     def subtract(self, i: Whole, start: Whole, stop: Whole, factor: Callable[[Whole], Number], first: Whole) -> None:
         """Subtracts rows `start` to `stop`, each times its factor, from row i, from vector `first` on."""
         w, some = self.w, RIGHT_HAND_VECTORS
@@ -114,7 +106,7 @@ class _Scratch:
         return Number(self.w, self.w.fma((-f).v, y.v, x.v))
 
 
-class _Factorisation:
+class Factorisation:
     """Shared by the kernels: which matrices a work item has, and their copies."""
 
     def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu):
@@ -251,7 +243,7 @@ class _Factorisation:
 @KERNELS.of("cholesky_block")
 def _cholesky(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     """The transposed factor is computed in scratch, whose rows are then those from which multiples are subtracted."""
-    f = _Factorisation(plan, routine, target)
+    f = Factorisation(plan, routine, target)
     s, y = f.matrices, routine.results[0]
 
     def fetch(index: dict[AxisId, Whole], lane: Whole) -> None:
@@ -304,99 +296,12 @@ def _cholesky(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, .
     return (f.t.written(f.items, work_item, f.scratch(f.m * s.row), f.instructions(f.m * f.m * f.m // 6)),)
 
 
-@KERNELS.of("lu_block")
-def _lu(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
-    """Partial pivoting: rows are exchanged in scratch, and so are their numbers in the result that lists them."""
-    f = _Factorisation(plan, routine, target)
-    w, s = f.w, f.matrices
-    packed, order, sign = routine.results
-
-    def fetch(index: dict[AxisId, Whole], lane: Whole) -> None:
-        source = f.places(f.x, index, f.rows, f.columns)
-        f.loop(0, f.height(), lambda i: f.loop(0, f.width(), lambda j: w.store(f.load(source(i, j), f.x.dtype), s.place(i, j, lane))))
-
-    def numbered(index: dict[AxisId, Whole]) -> None:
-        """The rows in their order, and the sign of that."""
-        numbers = f.places(order, index, f.rows)
-        f.loop(0, f.height(), lambda i: w.store(w.convert("trunc", i, dtypes.int32), numbers(i)))
-        w.store(constant(1, dtypes.int32), f.places(sign, index)())
-
-    def store(index: dict[AxisId, Whole], lane: Whole) -> None:
-        to = f.places(packed, index, f.rows, f.columns)
-        f.loop(
-            0,
-            f.height(),
-            lambda i: f.loop(0, f.width(), lambda j: w.store(f.cast(w.load(s.place(i, j, lane), f.dtype), packed.dtype), to(i, j))),
-        )
-
-    def exchange(k: IRValue, index: dict[AxisId, Whole], lane: Whole) -> None:
-        """Brings the largest element of column k, among those not used yet, to row k."""
-
-        def larger(i: IRValue, best: IRValue, at: IRValue) -> list[IRValue]:
-            size = Number(w, w.load(s.place(i, k, lane), f.dtype)).magnitude()
-            more = size > Number(w, best)
-            return [w.select(more.v, size.v, best), w.select(more.v, i, at)]
-
-        first = Number(w, w.load(s.place(k, k, lane), f.dtype)).magnitude()
-        _, p = w.loop(plus(w, k, 1), f.height(), 1, [first.v, k], larger)
-
-        def swap(one: str, other: str, dtype: DType, lanes: int = 1) -> None:
-            a, b = w.load(one, dtype, lanes), w.load(other, dtype, lanes)
-            w.store(b, one)
-            w.store(a, other)
-
-        def rows() -> list[IRValue]:
-            if s.interleaved:
-                f.loop(0, f.width(), lambda j: swap(s.place(k, j, lane), s.place(p, j, lane), f.dtype))
-            else:
-                f.loop(0, s.vectors, lambda c: swap(s.at(k, c), s.at(p, c), f.dtype, s.lanes))
-            numbers, flag = f.places(order, index, f.rows), f.places(sign, index)()
-            swap(numbers(k), numbers(p), dtypes.int32)
-            w.store((-Number(w, w.load(flag, dtypes.int32))).v, flag)
-            return []
-
-        w.when(w.op("icmp ne", p, k, dtype=dtypes.bool_), [], rows, rare=False)
-
-    def column(t: IRValue, k: IRValue, c: Whole) -> None:
-        """Finds column k of L, and subtracts its multiples in the vectors in which it stands, vector `c` of each row."""
-        f.each_matrix(t, lambda index, lane: exchange(k, index, lane))
-        scale = 1.0 / s.element(k, k)
-
-        def row(i: IRValue) -> None:
-            factor = s.element(i, k) * scale
-            s.put(factor, i, k)
-            if not s.interleaved:
-                s.put_vector(s.minus(s.vector(i, c), s.everywhere(factor), s.behind(s.vector(k, c), c, k)), i, c)
-
-        f.loop(plus(w, k, 1), f.height(), row)
-
-    def block(t: IRValue, c: IRValue) -> None:
-        """Finds the columns of vector `c`, then subtracts the multiples of all their rows from the vectors behind it."""
-        first = register(times(w, c, s.per_vector))
-        last = apply(w, "min", plus(w, first, s.per_vector), apply(w, "min", f.height(), f.width()))
-        f.loop(first, last, lambda k: column(t, k, c))
-        f.loop(
-            plus(w, first, 1),
-            f.height(),
-            lambda i: s.subtract(i, first, apply(w, "min", i, last), lambda k: s.element(i, k), plus(w, c, 1)),
-        )
-
-    def work_item(t: IRValue) -> None:
-        fast = f.by_lanes(t, f.x, f.rows, f.columns, s.place, fetch=True)
-        f.each_move(t, fast, fetch)
-        f.each_matrix(t, lambda index, lane: numbered(index))
-        f.loop(0, s.vector_of(plus(w, apply(w, "min", f.height(), f.width()), s.per_vector - 1)), lambda c: block(t, c))
-        f.each_move(t, f.by_lanes(t, packed, f.rows, f.columns, s.place, fetch=False), store)
-
-    return (f.t.written(f.items, work_item, f.scratch(f.m * s.row), f.instructions(f.m * f.n * f.m // 2)),)
-
-
 @KERNELS.of("triangular_block")
 def _triangular(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     return (_Triangular(plan, routine, target).code(),)
 
 
-class _Triangular(_Factorisation):
+class _Triangular(Factorisation):
     """A work item has some right-hand sides of a matrix, or all of as many matrices as there are lanes."""
 
     def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu):

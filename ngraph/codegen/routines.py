@@ -30,7 +30,10 @@ from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is not a loop nest")
 COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
-ELSEWHERE = dict.fromkeys(("cholesky_block", "lu_block", "triangular_block"), "ngraph.codegen.factorisation")  # imported when first used
+ELSEWHERE = {  # imported when first used
+    **dict.fromkeys(("cholesky_block", "triangular_block"), "ngraph.codegen.factorisation"),
+    "lu_block": "ngraph.codegen.lu",
+}
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 

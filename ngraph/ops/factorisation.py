@@ -30,6 +30,7 @@ from ngraph.ops.rearrange import broadcast, concat_along_axis, iota, rename_reco
 from ngraph.ops.state import parts, together
 
 MIN_BLOCK = 64  # rows: products of smaller blocks take longer than the block's own factorisation
+MIN_LU_BLOCK = 128  # rows, of LU: its kernel reaches two thirds of the rate of products, and there are half as many
 MAX_BLOCKS = 16  # along one side: each block is a kernel call or more, and more of them take longer to compile
 
 
@@ -147,11 +148,11 @@ def axis_in(x: Op, axis: Axis) -> Axis:
     return x.axes[x.axes.index(axis)]
 
 
-def _split(n: Any, *others: Any) -> int:
-    """Returns where matrices of `n` rows are cut in two; 0 for those that are one block, also of unknown size."""
+def _split(n: Any, *others: Any, least: int = MIN_BLOCK) -> int:
+    """Returns where matrices of `n` rows are cut in two; 0 for those that are one block, of `least` rows or fewer, or of unknown size."""
     if any(type(m) is not int for m in (n, *others)):
         return 0
-    block = max(MIN_BLOCK, -(-n // MAX_BLOCKS))
+    block = max(least, -(-n // MAX_BLOCKS))
     count = -(-n // block)
     return 0 if count < 2 else (count + 1) // 2 * block
 
@@ -413,7 +414,7 @@ def _lu_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
                 if p != k:
                     a[[k, p]], order[(*each, [k, p])] = a[[p, k]], order[(*each, [p, k])]
                     sign[each] *= -1
-                a[k + 1 :, k] /= a[k, k]
+                a[k + 1 :, k] /= a[k, k] or 1  # as LAPACK, which leaves a column without a pivot
                 a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[k, k + 1 :]
     last = call.results[1].axes
     packed = packed.astype(call.dtype.np)
@@ -431,7 +432,7 @@ def _lu_lower(op: Op, x: Op) -> Op:
     m, n = axis_in(x, rows).size, axis_in(x, columns).size
     at = 0
     if isinstance(m, int) and isinstance(n, int):  # a wide matrix of few rows is cut behind its square
-        at = _split(min(m, n)) or (m if n > max(m, MIN_BLOCK) else 0)
+        at = _split(min(m, n), least=MIN_LU_BLOCK) or (m if n > max(m, MIN_LU_BLOCK) else 0)
     if not at:
         return lu_block.build(x, rows=rows, columns=columns)
     left, right = Matrices(x, rows, columns).cut(columns, at)

@@ -22,8 +22,9 @@ from ngraph.op_graph.expr import minimum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops import factorisation, spectral
-from ngraph.ops.elementwise import absolute, as_op, cast, common, equal, log, sign, sqrt, where
+from ngraph.ops.elementwise import absolute, as_op, cast, common, equal, log, sign, sqrt
 from ngraph.ops.factorisation import Matrices, beside, renamed
+from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import broadcast, iota
 from ngraph.ops.reduce import max, min, prod, sum
@@ -160,8 +161,7 @@ def inv(x: Any, rows: Any, columns: Any) -> Op:
 def _diagonal(m: Matrices) -> tuple[Op, Op]:
     """Returns the diagonal of U and the sign of the exchange of rows."""
     packed, _, swaps = parts(factorisation.lu.build(m.x, rows=m.rows, columns=m.columns))
-    on = equal(iota(m.rows), iota(m.columns))
-    return sum(where(on, packed, 0.0), reduction_axes=[m.columns]), cast(swaps, m.x.dtype)
+    return gather.build(packed, iota(m.rows), axes=(m.columns,), mode="clip"), cast(swaps, m.x.dtype)
 
 
 def det(x: Any, rows: Any, columns: Any) -> Op:

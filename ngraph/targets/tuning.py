@@ -298,6 +298,10 @@ INSTRUCTIONS_PER_ELEMENT = 4
 """[instructions] Of a routine for each element that it reads or writes. Rule: a load, its address, a comparison or sum, a store."""
 MAX_INTERLEAVED_BYTES = 1 << 17
 """[bytes] Of matrices that are factored side by side in vectors. Rule: they stay in the second cache."""
+MAX_LU_COLUMNS = 8
+"""[columns] Of LU factors that are found together, and the most lanes. Limit: the kernel's code grows with their square."""
+UPDATED_COLUMNS = 4
+"""[columns] From which multiples of others are subtracted together. Rule: sums that hide the latency of a fused multiply-add."""
 RIGHT_HAND_VECTORS = 4
 """[vectors] Of right-hand sides of a triangular system in registers. Rule: sums that hide the latency of a fused multiply-add."""
 MIN_ZERO_BYTES = 64
