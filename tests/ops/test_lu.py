@@ -43,7 +43,7 @@ def test_pivots_are_lapack_s(n, dtype):
     compare(drawn((3, n, n), n).astype(dtype))
 
 
-@pytest.mark.parametrize("shape", [(1, 9, 4), (1, 4, 9), (1, 33, 70), (1, 70, 33), (1, 1, 5), (1, 5, 1), (19, 5, 3), (19, 3, 5), (2, 99, 40)])
+@pytest.mark.parametrize("shape", [(1, 9, 4), (1, 4, 9), (1, 33, 70), (1, 70, 33), (1, 1, 5), (1, 5, 1), (19, 5, 3), (19, 3, 5)])
 def test_rectangular_matrices(shape):
     compare(drawn(shape, 1))
     compare(drawn(shape, 1).astype("float32"))
