@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import product as every
 from typing import Any
 
@@ -16,11 +17,13 @@ from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.elementwise import (
     absolute,
+    add,
     as_op,
     cast,
     constant,
@@ -110,17 +113,65 @@ def kernel_weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: flo
     return near.astype(int), w / w.sum(1, keepdims=True)
 
 
+MAX_PERIOD = 8  # outputs after which the steps between places repeat; for a longer period the indices are an array
+MAX_UNROLLED_TAPS = 16  # elements that each output adds up one by one; more are a contraction
+
+
+def regular_step(near: Any) -> tuple[int, int, int] | None:
+    """Returns (a, b, c) where row k of `near` is the elements from (a k + b) // c on, one after another, and c is small; else None."""
+    first, many = near[:, 0], len(near)
+    if (near != first[:, None] + np.arange(near.shape[1])).any():
+        return None
+    k = np.arange(many)
+    for c in range(1, min(MAX_PERIOD, many - 1) + 1):
+        a = int(first[c] - first[0])
+        for b in range(c * int(first[0]), c * int(first[0]) + c):
+            if (first == (a * k + b) // c).all():
+                return a, b, c
+    return None
+
+
+def _inside(near: Any, w: Any, size: int) -> Any:
+    """Returns weights of the elements inside alone: those outside add theirs to the first or last element; None where a row lacks it."""
+    found = np.where((near >= 0) & (near < size), w, 0)
+    for edge, out in ((0, near < 0), (size - 1, near >= size)):
+        rows = out.any(1)
+        here = near[rows] == edge
+        if not here.any(1).all():
+            return None
+        found[rows] += here * np.where(out, w, 0).sum(1)[rows, None]
+    return found
+
+
+def _weighted_sum(taken: Sequence[Op], w: Any, out: Axis, wide: DType) -> Op:
+    """Returns the sum of what was read, the k-th times column k of `w` along `out`."""
+    parts = [cast(x, wide) * constant(column.astype(wide.np), [out]) for x, column in zip(taken, w.T, strict=True)]
+    return reduce(add, parts)
+
+
 def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
-    """Returns `x` with `out` in place of `axis`: for each row of `near` the elements there, weighted by `w`; integers are rounded."""
+    """Returns `x` with `out` in place of `axis`: for each row of `near` the elements there, weighted by `w`; integers are rounded.
+
+    Places outside of the axis read its first or last element.
+    """
     used = (w != 0).any(0)
     near, w = near[:, used], w[:, used]
+    size = axis.length or 0
     if near.shape[1] == 1 and (w == 1).all():
-        return gather(x, constant(near[:, 0].astype(np.int32), [out]), axes=(axis,), mode="clip")
-    tap = make_axis(near.shape[1], name=f"{axis.name}_tap")
-    index = constant(near.astype(np.int32), [out, tap])
-    taken = gather(x, index, axes=(axis,), mode="clip")
+        return gather(x, constant(near[:, 0].clip(0, size - 1).astype(np.int32), [out]), axes=(axis,), mode="clip")
     wide = dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
-    made = contract(cast(taken, wide), constant(w.astype(wide.np), [out, tap]), over=(tap,), accumulate=wide)
+    step, inside = regular_step(near), _inside(near, w, size)
+    if near.shape[1] > MAX_UNROLLED_TAPS:
+        tap = make_axis(near.shape[1], name=f"{axis.name}_tap")
+        taken = gather(x, constant(near.T.clip(0, size - 1).astype(np.int32), [tap, out]), axes=(axis,), mode="clip")
+        made = contract(cast(taken, wide), constant(w.T.astype(wide.np), [tap, out]), over=(tap,), accumulate=wide)
+    elif step is not None and inside is not None:
+        a, b, c = step
+        order = [out if d == axis else d for d in x.axes]
+        made = _weighted_sum([read(x, order, {axis: (Idx(out) * a + b + c * k) // c}) for k in range(near.shape[1])], inside, out, wide)
+    else:
+        found = [constant(k.clip(0, size - 1).astype(np.int32), [out]) for k in near.T]
+        made = _weighted_sum([gather(x, k, axes=(axis,), mode="clip") for k in found], w, out, wide)
     if x.dtype.is_integer:
         made = minimum(maximum(rounded(made), float(x.dtype.lowest)), float(x.dtype.highest))
     return cast(made, x.dtype)
@@ -145,9 +196,9 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     x = as_op(x)
     if x.dtype.kind == "bool" or method != "nearest" and not x.dtype.is_float and not x.dtype.is_integer:
         (x,), _ = floating((x,), {})
-    for name, many in lengths.items():
-        axis = find_axis(x, name, "interpolate")
-        size = axis.length
+    wanted = {find_axis(x, name, "interpolate"): many for name, many in lengths.items()}
+    for axis in [a for a in x.axes if a in wanted]:  # the last axis last: passes along the others read and write whole rows
+        size, many = axis.length, wanted[axis]
         if not size or many < 1:
             raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix="lengths are known, and 1 or more")
         order = [axis.resized(many) if a == axis else a for a in x.axes]
@@ -161,15 +212,13 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
             w = np.ones((many, 1))
         else:
             at = places("align_corners" if align_corners else "half_pixel", size, many, many / size)
-            if method == "linear" and not align_corners and not antialias:
-                at = np.maximum(at, 0)
             kernel, reach = (hat, 1) if method == "linear" else (cubic(-0.5 if antialias else -0.75), 2)
             near, w = kernel_weights(at, kernel, reach, many / size if antialias else 1.0)
             if antialias:  # only elements inside have weight
                 w = np.where((near >= 0) & (near < size), w, 0)
                 w = w / w.sum(1, keepdims=True)
         out = make_axis(many, name=f"{axis.name}_resized")
-        y = mixed(x, axis, out, near.clip(0, size - 1), w)
+        y = mixed(x, axis, out, near, w)
         new = axis.resized(many)
         x = read(y, order, {out: Idx(new)})
     return x

@@ -115,6 +115,22 @@ row(
     lengths=(),
 )
 
+for _many in (20, 15, 6, 13):  # places that repeat after 2, 3, 3 and 13 outputs
+
+    def lengthened(x, many=_many):
+        return F.interpolate(torch.as_tensor(x)[:, None], many, mode="linear")[:, 0]
+
+    row(
+        f"interpolate 10 to {_many}",
+        ["N W=10"],
+        lambda x, many=_many: ng.interpolate(x, {"W": many}),
+        lambda x, f=lengthened: f(x).numpy(),
+        torch=lengthened,
+        dtypes=SINGLE,
+        ulp=40,
+        lengths=(),
+    )
+
 # ---- grids ------------------------------------------------------------------------------------------------------------
 
 for _method in ("nearest", "linear", "cubic"):

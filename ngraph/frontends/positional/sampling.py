@@ -108,7 +108,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     if by.inside:
         w = np.where((near >= 0) & (near < length), w, 0)
         w = w / w.sum(1, keepdims=True)
-    y = mixed(g, t, k, near.clip(0, length - 1), w)
+    y = mixed(g, t, k, near, w)
     if mode == "tf_crop_and_resize":
         outside = g.tensor(ConstantArray((at < 0) | (at > length - 1)))
         o = g.renamed(g.full(outside), [y.dims[k]]).op if y.dims[k] is not None else outside.op
