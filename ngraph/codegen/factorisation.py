@@ -18,7 +18,7 @@ from ngraph.codegen.math import emit
 from ngraph.codegen.number import Number
 from ngraph.codegen.routines import KERNELS, OpaqueOpText, silent, unit_axis, wide
 from ngraph.codegen.signature import KernelCode
-from ngraph.codegen.text import IRValue, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
@@ -26,6 +26,17 @@ from ngraph.plan.kernels import Buffer, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import MAX_INTERLEAVED_BYTES, RIGHT_HAND_VECTORS
+
+
+def in_groups(w: IRWriter, start: Whole, stop: Whole, size: int, body: Callable[[Whole, int], Any]) -> None:
+    """`body(first, count)` for so many numbers at a time, then for those that are left; one by one where their number is not known."""
+    split = apply(w, "-", stop, apply(w, "%", apply(w, "max", apply(w, "-", stop, start), 0), size))
+    w.loop(start, split, size, [], silent(lambda c: body(c, size)))
+    if type(start) is type(stop) is type(split) is int:
+        if split < stop:
+            body(split, stop - split)
+    else:
+        w.loop(apply(w, "max", split, start), stop, 1, [], silent(lambda c: body(c, 1)))
 
 
 class _Scratch:
@@ -83,7 +94,7 @@ class _Scratch:
 
     def subtract(self, i: Whole, start: Whole, stop: Whole, factor: Callable[[Whole], Number], first: Whole) -> None:
         """Subtracts rows `start` to `stop`, each times its factor, from row i, from vector `first` on."""
-        w, some = self.w, RIGHT_HAND_VECTORS
+        w = self.w
 
         def several(c: Whole, count: int) -> None:
             places = [plus(w, c, n) for n in range(count)]
@@ -96,10 +107,7 @@ class _Scratch:
             for v, p in zip(sums, places, strict=True):
                 self.put_vector(Number(w, v), i, p)
 
-        left = apply(w, "%", apply(w, "max", apply(w, "-", self.vectors, first), 0), some)
-        split = apply(w, "-", self.vectors, left)
-        w.loop(first, split, some, [], silent(lambda c: several(c, some)))
-        w.loop(apply(w, "max", split, first), self.vectors, 1, [], silent(lambda c: several(c, 1)))
+        in_groups(w, first, self.vectors, RIGHT_HAND_VECTORS, several)
 
     def minus(self, x: Number, f: Number, y: Number) -> Number:
         """x - f y, rounded once where the target can."""
@@ -366,10 +374,7 @@ class _Triangular(Factorisation):
                 for v, c in zip(sums, chunks, strict=True):
                     s.put_vector(Number(self.w, v) if scale is None else Number(self.w, v) * scale, i, c)
 
-            if type(vectors) is int and vectors <= RIGHT_HAND_VECTORS:
-                some(list(range(vectors)))
-            else:
-                self.loop(0, vectors, lambda c: some([c]))
+            in_groups(self.w, 0, vectors, RIGHT_HAND_VECTORS, lambda c, count: some([plus(self.w, c, n) for n in range(count)]))
 
         self.loop(0, n, row)
         self.each_move(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ngraph.codegen.factorisation import Factorisation
+from ngraph.codegen.factorisation import Factorisation, in_groups
 from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.lanes import transposed
 from ngraph.codegen.number import BITS, Number
@@ -116,30 +116,46 @@ class _Lu(Factorisation):
         sign = Number(w, w.load(self.numbers(m), self.integer, self.lanes))
         w.store(w.select(moved, (-sign).v, sign.v), self.numbers(m))
 
-        def exchange(dtype: DType, place: Callable[[Whole], str]) -> IRValue:
-            """Exchanges the vector at place(k) with those at which its lanes' pivots are; returns the new one."""
-            first = w.load(place(k), dtype, self.lanes)
+        def exchange(dtype: DType, place: Callable[[Whole], str], count: int = 1) -> list[IRValue]:
+            """Exchanges vectors from place(k) on with those from where its lanes' pivots are; returns the new ones."""
+            step = self.lanes
+            top = [w.at(place(k), n * step, dtype) for n in range(count)]
+            first = [w.load(spot, dtype, step) for spot in top]
 
-            def step(i: IRValue, found: IRValue) -> list[IRValue]:
-                chosen = w.op("icmp eq", at, w.splat(self.narrow(i), self.lanes), dtype=dtypes.bool_)
-                v = w.load(place(i), dtype, self.lanes)
-                w.store(w.select(chosen, first, v), place(i))
-                return [w.select(chosen, v, found)]
+            def row(i: IRValue, *found: IRValue) -> list[IRValue]:
+                chosen = w.op("icmp eq", at, w.splat(self.narrow(i), step), dtype=dtypes.bool_)
+                spots = [w.at(place(i), n * step, dtype) for n in range(count)]
+                values = [w.load(spot, dtype, step) for spot in spots]
+                for spot, x, v in zip(spots, first, values, strict=True):
+                    w.store(w.select(chosen, x, v), spot)
+                return [w.select(chosen, v, x) for v, x in zip(values, found, strict=True)]
 
-            (found,) = w.loop(after, m, 1, [first], step)
-            w.store(found, place(k))
-            return found
+            found = w.loop(after, m, 1, first, row)
+            for spot, x in zip(top, found, strict=True):
+                w.store(x, spot)
+            return list(found)
+
+        def place(j: Whole) -> Callable[[Whole], str]:
+            return lambda i: s.place(i, j, 0)
+
+        def right(j: Whole, count: int) -> None:
+            """Exchanges rows of columns from j on, then subtracts multiples of row k."""
+            us = exchange(self.dtype, place(j), count)
+
+            def row(i: IRValue) -> None:
+                factor = s.element(i, k)
+                spots = [w.at(s.place(i, j, 0), n * self.lanes, self.dtype) for n in range(count)]
+                values = [Number(w, w.load(spot, self.dtype, self.lanes)) for spot in spots]
+                for spot, x, u in zip(spots, values, us, strict=True):
+                    w.store(s.minus(x, factor, Number(w, u)).v, spot)
+
+            self.loop(after, m, row)
 
         exchange(self.integer, self.numbers)
-        self.loop(0, k, lambda j: exchange(self.dtype, lambda i: s.place(i, j, 0)))
-        scale = self.scale(Number(w, exchange(self.dtype, lambda i: s.place(i, k, 0))))
+        in_groups(w, 0, k, UPDATED_COLUMNS, lambda j, count: exchange(self.dtype, place(j), count))
+        scale = self.scale(Number(w, exchange(self.dtype, place(k))[0]))
         self.loop(after, m, lambda i: s.put(s.element(i, k) * scale, i, k))
-
-        def right(j: IRValue) -> None:
-            u = Number(w, exchange(self.dtype, lambda i: s.place(i, j, 0)))
-            self.loop(after, m, lambda i: s.put(s.minus(s.element(i, j), s.element(i, k), u), i, j))
-
-        self.loop(after, self.width(), right)
+        in_groups(w, after, self.width(), UPDATED_COLUMNS, right)
 
 
 class _Columns(_Lu):

@@ -537,13 +537,12 @@ def _system_reference(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _system_lower(op: Op, a: Op, b: Op) -> Op:
     rows, columns = op.attrs["rows"], op.attrs["columns"]
     packed, order, _ = parts(lu.build(a, rows=rows, columns=columns))
-    k = beside(columns, "k")
-    left, right = renamed(packed, (columns, k)), renamed(packed, (rows, k))  # whose lower and upper triangles are the factors
+    i, j = rows, columns  # both systems read the same matrices, so that between them the solutions' axis is renamed
     if not op.attrs["transposed"]:
-        y = triangular_solve(left, rows_taken(b, order, rows), rows=rows, columns=k, unit=True)
-        return triangular_solve(right, y, rows=k, columns=columns, lower=False)
-    y = triangular_solve(right, b, rows=columns, columns=k)
-    x = triangular_solve(left, y, rows=k, columns=rows, lower=False, unit=True)
+        y = triangular_solve(packed, rows_taken(b, order, rows), rows=i, columns=j, unit=True)
+        return triangular_solve(packed, renamed(y, (axis_in(y, j), i)), rows=i, columns=j, lower=False)
+    y = triangular_solve(packed, b, rows=j, columns=i)
+    x = triangular_solve(packed, renamed(y, (axis_in(y, i), j)), rows=j, columns=i, lower=False, unit=True)
     return scatter.build(filled(0, x.axes, x.dtype), order, x, axes=(rows,), combine="set", mode="clip")
 
 
