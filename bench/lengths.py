@@ -1,9 +1,11 @@
 """Code for open lengths beside code for the very lengths of a call, kernel by kernel.
 
-python bench/lengths.py MODEL.onnx --input x:1,3,48,w --at w=192 [--calls 20] [--rows 20] [--schedules FOLDER]
+python bench/lengths.py MODEL.onnx --input x:1,3,48,w --at w=64 --at w=192 [--calls 30] [--rows 20] [--schedules FOLDER]
+python bench/lengths.py training:lstm --input tokens:int64:32,t --input targets:int64:32,t --at t=70     or training:transformer
 
-The model is loaded twice. One gets code for open lengths, the other code for the lengths of `--at`. Kernels of both that share nodes of the
-model stand in one row: where fusion differs, several on a side. `--schedules` writes the schedules of both, to see what differs.
+The model is loaded once for open lengths, and once for the lengths of each `--at`. Kernels of both that share nodes of the model stand in
+one row: where fusion differs, several on a side. A kernel counts with the least time of all calls, so that other programs on the machine
+disturb little; NGRAPH_NUM_THREADS=1 disturbs least. `--schedules` writes the schedules of both, to see what differs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("NGRAPH_NUM_THREADS", "2")
 
 import numpy as np
+import serving_training
 
 import ngraph as ng
 from ngraph.plan.text import text as plan_text
@@ -76,18 +79,35 @@ def joined(sides: Sequence[Sequence[KernelProfile]]) -> list[Row]:
     return [Row(tuple(a), tuple(b)) for _, (a, b) in groups]
 
 
+class Training:
+    """One step of a training of bench/serving_training.py, with the interface of a model from a file."""
+
+    def __init__(self, kind: str) -> None:
+        self.step = serving_training.computation(kind)
+
+    def run(self, _: None, given: Mapping[str, Any]) -> list[Any]:
+        return [self.step(*given.values())[0]]
+
+
+def loaded(model: str) -> Any:
+    """Returns the model of a file, or the training step that `training:KIND` names."""
+    kind = model.partition("training:")[2]
+    return Training(kind) if kind else ng.onnx.load(model)
+
+
 def computations(model: Any, given: Mapping[str, Any]) -> list[Any]:
+    if type(model) is Training:
+        return [(model.step, list(given.values()))]
     return list(model.reader.computations(model.about.bound(given)))
 
 
-def profiled(models: Sequence[Any], given: Mapping[str, Any], calls: int, rounds: int = 3) -> list[list[KernelProfile]]:
-    """Returns the kernels of each model; of several rounds in turn, that in which the kernels took least."""
+def profiled(models: Sequence[Any], given: Mapping[str, Any], calls: int) -> list[list[KernelProfile]]:
+    """Returns the kernels of each model, each with its least time in so many calls. The models take turns."""
     best: list[list[KernelProfile]] = [[] for _ in models]
-    for _ in range(rounds):
+    for _ in range(calls):
         for k, model in enumerate(models):
-            rows = [r for call, arrays in computations(model, given) for r in call.profile(*arrays, calls=calls).rows]
-            if not best[k] or sum(r.seconds for r in rows) < sum(r.seconds for r in best[k]):
-                best[k] = rows
+            rows = [r for call, arrays in computations(model, given) for r in call.profile(*arrays, calls=1).rows]
+            best[k] = [min(pair, key=lambda r: r.seconds) for pair in zip(rows, best[k] or rows, strict=True)]
     return best
 
 
@@ -101,41 +121,54 @@ def table(rows: Sequence[Row], most: int) -> list[str]:
         what = f"{first.ops[:70]}  {first.shape}"
         lines.append(f"{a * 1e6:7.0f}us {b * 1e6:7.0f}us {r.ratio:6.2f} {len(r.open):4}/{len(r.known):<3} {what}")
     both = [r for r in rows if r.open and r.known and min(r.seconds) > 0]
-    large = [r for r in both if max(a / t for a, t in zip(r.seconds, total, strict=True)) > MIN_SHARE]
-    mean = statistics.geometric_mean([r.ratio for r in both])
-    worst = max([r.ratio for r in large], default=0.0)
+    heavy = [r.ratio for r in large(rows)]
     lines.append(
-        f"{total[0] * 1e3:.2f} ms open, {total[1] * 1e3:.2f} ms known, ratio {total[0] / total[1]:.2f}; {len(both)} rows, geometric mean "
-        f"{mean:.2f}; of {len(large)} rows above {MIN_SHARE:.0%}: geometric mean "
-        f"{statistics.geometric_mean([r.ratio for r in large]) if large else 0:.2f}, worst {worst:.2f}"
+        f"{total[0] * 1e3:.3f} ms open, {total[1] * 1e3:.3f} ms known, ratio {total[0] / total[1]:.2f}; {len(both)} rows, geometric mean "
+        f"{statistics.geometric_mean([r.ratio for r in both]):.2f}; of {len(heavy)} rows above {MIN_SHARE:.0%}: geometric mean "
+        f"{statistics.geometric_mean(heavy) if heavy else 0:.2f}, worst {max(heavy, default=0.0):.2f}"
     )
     return lines
 
 
+def large(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows that both sides have and that take more than `MIN_SHARE` of the time of one."""
+    total = [sum(r.seconds[k] for r in rows) for k in (0, 1)]
+    both = [r for r in rows if r.open and r.known and min(r.seconds) > 0]
+    return [r for r in both if max(a / t for a, t in zip(r.seconds, total, strict=True)) > MIN_SHARE]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--input", action="append", required=True)
-    parser.add_argument("--at", type=lengths, required=True)
-    parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--at", type=lengths, action="append", required=True)
+    parser.add_argument("--calls", type=int, default=30)
     parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--schedules", metavar="FOLDER")
     o = parser.parse_args()
-    given, sides = feeds(o.input, o.at), {}
-    for setting in ("open", "first"):
-        with ng.config(lengths=setting):
-            model = sides[setting] = ng.onnx.load(o.model)
-            computations(model, given)  # reads the graph, where `run` finds what an earlier process compiled
-            model.run(None, given)
-    open_, known = sides["open"], sides["first"]
-    results = [m.run(None, given) for m in (known, open_)]
-    differs = max([float(np.abs(np.asarray(a, "f8") - b).max(initial=0)) for a, b in zip(*results, strict=True)])
-    rows = joined(profiled((open_, known), given, o.calls))
-    print("\n".join(table(rows, o.rows)))
-    print(f"results differ by {differs:.1e}")
-    if o.schedules:
-        os.makedirs(o.schedules, exist_ok=True)
-        write(o.schedules, {"open": computations(open_, given), "known": computations(known, given)})
+    ratios: list[float] = []
+    open_ = None
+    for at in o.at:
+        given = feeds(o.input, at)
+        with ng.config(lengths="open"):
+            open_ = open_ or loaded(o.model)
+            computations(open_, given)  # reads the graph, where `run` finds what an earlier process compiled
+            mine = open_.run(None, given)
+        with ng.config(lengths="first"):
+            known = loaded(o.model)
+            computations(known, given)
+            other = known.run(None, given)
+        differs = max([float(np.abs(np.asarray(a, "f8") - b).max(initial=0)) for a, b in zip(mine, other, strict=True)])
+        rows = joined(profiled((open_, known), given, o.calls))
+        print(f"{at}\n" + "\n".join(table(rows, o.rows)))
+        print(f"results differ by {differs:.1e}", flush=True)
+        ratios += [r.ratio for r in large(rows)]
+        if o.schedules:
+            folder = os.path.join(o.schedules, "-".join(f"{name}{n}" for name, n in at.items()))
+            os.makedirs(folder, exist_ok=True)
+            write(folder, {"open": computations(open_, given), "known": computations(known, given)})
+    mean = statistics.geometric_mean(ratios) if ratios else math.nan
+    print(f"all: {len(ratios)} rows above {MIN_SHARE:.0%}, geometric mean {mean:.2f}, worst {max(ratios, default=math.nan):.2f}")
 
 
 def write(folder: str, models: Mapping[str, list[Any]]) -> None:

@@ -48,6 +48,12 @@ def steps(kind, runtime):
 
 
 def _ngraph(kind):
+    call = computation(kind)
+    return lambda *given: float(call(*given)[0])
+
+
+def computation(kind):
+    """One step in ngraph: a computation of tokens and of those that follow them that gives the loss."""
     import ngraph as ng
     import ngraph.transformers as ngt
 
@@ -67,8 +73,7 @@ def _ngraph(kind):
         v = ng.persistent_tensor(w.axes, initial_value=0)
         step = v * MOMENTUM + ng.deriv(loss, w)
         updates += [ng.assign(v, step), ng.assign(w, w - RATE * step)]
-    call = ngt.make_transformer().computation([loss, ng.doall(updates)], tokens, targets)
-    return lambda *given: float(call(*given)[0])
+    return ngt.make_transformer().computation([loss, ng.doall(updates)], tokens, targets)
 
 
 def _ngraph_lstm(ng, axes, w, tokens):

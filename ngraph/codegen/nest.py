@@ -20,7 +20,7 @@ from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage
 from ngraph.schedule.search import remainders, segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
-from ngraph.targets.tuning import INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
+from ngraph.targets.tuning import ASSUMED_SPREAD, INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import FunctionWriter
@@ -214,10 +214,12 @@ class Nest(Scope):
         """Finds which lines of an operand's next panel each row of tiles prefetches: all that use a panel share those of the next one."""
         unroll, t = self._unroll(), self.row
         panels = [a for a in self.hoisted if a.prefetch is not None and a.prefetch.kind == "panel"]
-        if t is None or unroll == 1 or not panels:
+        if t is None or not panels:
             return
         w, o, n = self.w, self.opened[t], self.size(t)
-        rows = -(-(n if isinstance(n, int) else t.likely) // self.tile.rows)
+        if unroll == 1 and isinstance(n, int):
+            return
+        rows = -(-(n if isinstance(n, int) else -(-t.likely // ASSUMED_SPREAD)) // self.tile.rows)
         share = -(-unroll // rows)
         row = apply(w, "//", plus(w, o.offset if o.base is None else o.base, self.tile.rows - 1), self.tile.rows)
         first = apply(w, "%", times(w, row, share), unroll)

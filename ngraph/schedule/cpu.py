@@ -166,6 +166,12 @@ class _Scheduler(KernelAddresses):
             return False
         return d.most is None or self.bound.most < d.most
 
+    def likely(self, d: Loop) -> int:
+        """The places that prices take of a loop, and of the axis of one whose last block alone is shorter."""
+        if d.most is None or isinstance(d.extent, int) or self.short(d):
+            return d.likely
+        return -(-self.plan.guess(d.parts[0][0]) // d.unit)
+
     def _cost(self, version: Version) -> float:
         """Returns the cost of a version's stages at the lengths that were looked at last."""
         return sum([cost(view, self.target, s.chosen) for view, s in zip(self.looked, version.stages, strict=False)])
@@ -445,7 +451,7 @@ class _StageScheduler(StageAddresses):
             lanes,
             numbers(bound),
             numbers([d for d in loops if not isinstance(d.extent, int)]),
-            tuple([d.likely for d in loops]),
+            tuple([self.kernel.likely(d) for d in loops]),
         )
         if not self.kernel.cold and self.kernel.bound is None:
             self.kernel.views[view] = None

@@ -51,7 +51,8 @@ class View(NamedTuple):
     sums   the loops of each accumulator
     bound  loops that neither vectors nor tiles may take: the ends of others depend on them
     open   loops that may end before their size
-    likely the places of each loop that prices take where a call brings them; by default ASSUMED_LENGTH
+    likely the places that prices take: of each loop that a call brings, of the axis of one that ends before its size; by default
+           ASSUMED_LENGTH
     """
 
     free: tuple[D, ...]
@@ -285,8 +286,9 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
     short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
     for d in (s.tile, columns):
-        if d is not None and view.sizes[d] is None and s.units(d) > 1:
-            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, size(view, d), d == s.tile and bool(view.sums))
+        if d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
+            likely, rows = view.likely[d] if view.likely else size(view, d), d == s.tile and bool(view.sums)
+            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, likely, rows, view.sizes[d])
         elif d is not None:
             steps = -(-size(view, d) // (s.lanes if d is v else 1))
             together *= steps / -(-steps // s.units(d))
@@ -326,15 +328,21 @@ def _lanes_used(lanes: int, likely: int) -> float:
 
 
 @lru_cache(1024)
-def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool) -> float:
+def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool, most: int | None) -> float:
     """Returns the steps that a whole iteration along a loop of open length is worth: the mean over lengths up to twice the likely one.
 
     What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
+    most: the places of a block of the loop, whose last one alone is shorter.
     """
-    steps = cost = 0.0
-    for n in range(1, max(2 * likely // lanes, 1) + 1):
+    steps, costs = 0, [0.0]
+    longest = max(2 * likely // lanes, 1)
+    block = longest if most is None else min(max(most // lanes, 1), longest)
+    for n in range(1, block + 1):
+        costs.append(n // units + sum([max(x.units / units, short) for x in open_segments(n % units, 1, units, rows)]))
+    cost = 0.0
+    for n in range(1, longest + 1):
         steps += n
-        cost += n // units + sum([max(x.units / units, short) for x in open_segments(n % units, 1, units, rows)])
+        cost += n // block * costs[block] + costs[n % block]
     return steps / cost
 
 
