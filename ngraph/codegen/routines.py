@@ -405,12 +405,12 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
             for x, y in zip(routine.inputs, routine.results, strict=True):
                 w.store(w.load(t.address(x, t.along(x, axis, source), place[x]), x.dtype), t.address(y, t.along(y, axis, to), place[y]))
 
-        def some(p: IRValue) -> IRValue:
-            return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype, target.lanes(key.dtype.bits))
+        def some(p: Whole, lanes: int, mask: IRValue | None) -> IRValue:
+            return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype, lanes, mask=mask)
 
-        how = key.dtype, routine.attrs["descending"], element
+        how = key.dtype, routine.attrs["descending"], element, some if t.along(key, axis, 1) == 1 else None
         if few is not None and type(length) is int:
-            first_few(w, t.memory, length, few, *how, some if t.along(key, axis, 1) == 1 else None, put)
+            first_few(w, t.memory, length, few, *how, put)
         else:
             sort_row(w, t.memory, length, *how, put)
 

@@ -1,7 +1,8 @@
 """Sorting of one row: keys become whole numbers in the same order, then digits of eight bits are sorted, the lowest first.
 
-That is stable, takes time linear in the length and never compares; rows of a few elements are sorted by insertion. Keys of up to 32 bits
-stand in one word with the place that they come from, wider ones beside it.
+That is stable, takes time linear in the length and never compares. Rows of a known length that fits a few vectors go through a bitonic
+network instead (K. Batcher, "Sorting networks and their applications", 1968); others of a few elements are sorted by insertion. Keys of up
+to 32 bits stand in one word with the place that they come from, wider ones beside it: no two elements are equal, so every way is stable.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ngraph.codegen.forms import Whole, plus, register, times
+from ngraph.codegen.lanes import interleaved, leading
 from ngraph.codegen.number import Number
-from ngraph.codegen.text import IRValue, IRWriter, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant, vector
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.targets.tuning import MAX_INSERTION_SORT, RADIX_BITS
+from ngraph.targets.tuning import MAX_INSERTION_SORT, MAX_NETWORK_VECTORS, MIN_NETWORK_SORT, RADIX_BITS
 
 BINS = 1 << RADIX_BITS
 WORD = 8  # bytes
@@ -128,6 +130,66 @@ class _Row:
         (j,) = w.loop_while([i], larger, move)
         self.store(mine, here, j)
 
+    # ---- a few vectors
+
+    def network(self, vectors: list[list[IRValue]]) -> list[list[IRValue]]:
+        """Returns the words of all elements in order; each vector has as many lanes as the others.
+
+        Blocks of 2, 4, 8 … elements are merged: each element is compared with the one mirrored in its block, then with those at half
+        the distance, a quarter …, and the smaller goes to the lower place.
+        """
+        lanes = vectors[0][0].lanes
+        size = 2
+        while size < 2 * len(vectors) * lanes:
+            distances = [size - 1]
+            while size >> len(distances) + 1:
+                distances.append(size >> len(distances) + 1)
+            for distance in distances:
+                self.exchange(vectors, *divmod(distance, lanes))
+            size *= 2
+        return vectors
+
+    def exchange(self, vectors: list[list[IRValue]], across: int, within: int) -> None:
+        """Puts the smaller of each two elements in front. Their numbers of vector and lane differ in these bits.
+
+        A vector that is not there stands for the highest keys, which stay behind.
+        """
+        w, lanes = self.w, vectors[0][0].lanes
+        mirror = [k ^ within for k in range(lanes)]
+
+        def turned(words: Sequence[IRValue]) -> list[IRValue]:
+            return [w.shuffle(x, mirror) for x in words] if within else list(words)
+
+        for i, x in enumerate(vectors):
+            y = turned(vectors[i ^ across]) if (i ^ across) < len(vectors) else None
+            if across and y is not None and i < i ^ across:
+                first = self.first(x, y)
+                vectors[i] = [w.select(first, a, b) for a, b in zip(x, y, strict=True)]
+                vectors[i ^ across] = turned([w.select(first, b, a) for a, b in zip(x, y, strict=True)])
+            elif not across and y is not None:
+                upper = IRValue(f"<{', '.join([f'i1 {str(k > m).lower()}' for k, m in enumerate(mirror)])}>", dtypes.bool_, lanes)
+                first = self.first(x, y)
+                low, high = ([w.select(first, *pair) for pair in zip(*both, strict=True)] for both in ((x, y), (y, x)))
+                vectors[i] = [w.select(upper, b, a) for a, b in zip(low, high, strict=True)]
+
+    def first(self, x: Sequence[IRValue], y: Sequence[IRValue]) -> IRValue:
+        """Returns whether x stands before y, in each lane."""
+        key, other = Number(self.w, x[0]), Number(self.w, y[0])
+        if self.words == 1:
+            return (key < other).v
+        place = Number(self.w, x[1]) < Number(self.w, y[1])
+        return ((key < other) | (key.equal(other) & place)).v
+
+    def lay(self, vectors: Sequence[Sequence[IRValue]]) -> None:
+        """Stores the first n elements of sorted vectors."""
+        w, n, lanes = self.w, self.n, vectors[0][0].lanes
+        assert type(n) is int
+        for i, words in enumerate(vectors):
+            at = self.place(self.here, constant(i * lanes, dtypes.int64))
+            for q in range(self.words):
+                both = words[0] if self.words == 1 else interleaved(w, words, q)
+                w.store(both, w.at(at, q * lanes, dtypes.uint64), WORD, leading((n - i * lanes) * self.words - q * lanes, lanes))
+
     # ---- many
 
     def clear(self) -> None:
@@ -185,10 +247,15 @@ def sort_row(
     dtype: DType,
     descending: bool,
     element: Callable[[IRValue], IRValue],
+    some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
 ) -> None:
-    """Sorts `element(0) … element(n - 1)` of a dtype and says `put(place, place that it comes from)` of each, in order."""
+    """Sorts `element(0) … element(n - 1)` of a dtype and says `put(place, place that it comes from)` of each, in order.
+
+    some: as many elements side by side from a place on, under a mask; None where they do not lie so.
+    """
     row = _Row(w, scratch, n, dtype)
+    lanes = w.target.lanes(64)
 
     def fill(count: bool) -> None:
         def one(k: IRValue) -> list[IRValue]:
@@ -209,7 +276,16 @@ def sort_row(
         fill(count=True)
         return [row.distribute()]
 
-    if type(n) is int:
+    if type(n) is int and some is not None and MIN_NETWORK_SORT <= n <= lanes * MAX_NETWORK_VECTORS // row.words:
+        vectors = []
+        for k in range(0, n, lanes):
+            mask = leading(n - k, lanes)
+            words = row.words_of(some(k, lanes, mask), vector(range(k, k + lanes), dtypes.int64), descending)
+            highest = constant((1 << 64) - 1, dtypes.uint64, lanes)
+            vectors.append(words if mask is None else [w.select(mask, x, highest) for x in words])
+        row.lay(row.network(vectors))
+        sorted_ = row.here
+    elif type(n) is int:
         (sorted_,) = few() if n <= MAX_INSERTION_SORT else many()
     else:
         less = w.op("icmp sle", register(n), constant(MAX_INSERTION_SORT, dtypes.int64), dtype=dtypes.bool_)
@@ -232,12 +308,12 @@ def first_few(
     dtype: DType,
     descending: bool,
     element: Callable[[IRValue], IRValue],
-    some: Callable[[IRValue], IRValue] | None,
+    some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
 ) -> None:
     """Says `put` of the first `few` places alone. The best so far are kept in order; of the others most are seen to be none by vectors.
 
-    some: `element` of as many places side by side as a vector has lanes; None where they do not lie so.
+    some: as in `sort_row`.
     """
     row = _Row(w, scratch, few, dtype)
     last = constant(few - 1, dtypes.int64)
@@ -266,7 +342,7 @@ def first_few(
 
         def step(p: IRValue) -> list[IRValue]:
             worst = row.key(row.load(row.here, last)[0])
-            better = ordinal(Number(w, vectors(p)), descending) < Number(w, w.splat(worst, lanes))
+            better = ordinal(Number(w, vectors(p, lanes, None)), descending) < Number(w, w.splat(worst, lanes))
             w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
             return []
 

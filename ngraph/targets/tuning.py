@@ -292,6 +292,10 @@ MAX_SCAN_PIECES = 256
 """[pieces] Of a running sum. Limit: the second pass adds up all totals before a piece."""
 MAX_INSERTION_SORT = 40
 """[elements] Up to which insertion is faster than counting digits. Chosen: 2026-11-22, sort."""
+MIN_NETWORK_SORT = 8
+"""[elements] From which on a row of a known length is sorted by a network of vectors, if it fits. Chosen: 2026-11-25, argsort."""
+MAX_NETWORK_VECTORS = 16
+"""[vectors of 64-bit words] Of a row that a network sorts. Limit: instructions grow with n log2(n)**2. Chosen: 2026-11-25, argsort."""
 RADIX_BITS = 8
 """[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
 INSTRUCTIONS_PER_ELEMENT = 4

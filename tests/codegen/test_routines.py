@@ -157,9 +157,9 @@ def once(native, op, inputs, attrs, target=HOST, open_=(), **lengths):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float32", "float16", "float64", "uint64"])
-@pytest.mark.parametrize("n", [2, 39, 41, 1000])
+@pytest.mark.parametrize("n", [2, 9, 39, 41, 128, 1000])
 def test_rows_of_any_length_are_sorted(native, dtype, n):
-    """By insertion and by digits, with values that move along and keys that are equal."""
+    """By insertion, by a network of vectors and by digits, with values that move along and keys that are equal."""
     d = dtypes.REGISTRY[dtype]
     inputs = [(("A", "B"), draw(d, (3, n))), (("B", "A"), np.arange(3 * n, dtype=np.int32).reshape(n, 3))]
     for descending in (False, True):
