@@ -30,7 +30,7 @@ from ngraph.ops.rearrange import broadcast, concat_along_axis, iota, rename_reco
 from ngraph.ops.state import parts, together
 
 MIN_BLOCK = 64  # rows: products of smaller blocks take longer than the block's own factorisation
-MIN_LU_BLOCK = 128  # rows, of LU: its kernel reaches two thirds of the rate of products, and there are half as many
+MIN_LU_BLOCK = 128  # rows, of LU: det of 100 to 1,024 rows takes 2 to 30 % less time than with 64, and code of half as many kernels
 MAX_BLOCKS = 16  # along one side: each block is a kernel call or more, and more of them take longer to compile
 
 

@@ -157,7 +157,8 @@ def _one_axis(x: Op, axes: Axes) -> tuple[Op, Axis]:
 
 
 def quantile(x: Any, q: Any, reduction_axes: Any = None, out_axes: Any = None, method: str = "linear") -> Op:
-    """Returns the value below which a share `q` of the elements lies: from 0, the smallest, to 1, the largest. NaN where one is NaN.
+    """Returns the value below which a share `q` of the elements lies: from 0, the smallest, to 1, the largest. NaN where one is NaN, and
+    where there are no elements.
 
     q: a number, or a tensor, whose axes the result has first. method: between two elements `linear`, or `lower`, `higher`, `nearest`,
     `midpoint`, as in NumPy. Axes as in `ng.sum`; integers and bool become float32. The derivative goes to the elements that are chosen.
@@ -195,6 +196,8 @@ def quantile(x: Any, q: Any, reduction_axes: Any = None, out_axes: Any = None, m
         found = where(equal(below, above), below, below + (above - below) * part)
     last = read(count((axis,), inner) - 1.0)
     found = where(isnan(last), last, found)  # NaN stands last
+    if not axis.length:  # 0, or open
+        found = where(equal(count((axis,), inner), 0.0), math.nan, found)
     order = [*share.axes, *(a for a in x.axes if a not in gone)]
     return broadcast(found, order) if out_axes is None else in_order(found, [*share.axes, *own_axes(x, out_axes, "quantile")])
 

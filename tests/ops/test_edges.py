@@ -92,3 +92,11 @@ def test_edges_that_differ(name, transformer):
     with np.errstate(all="ignore"):
         got = ngt.make_transformer_factory(transformer)().computation(ours(x), x)(given)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("length", ["0", "?"])
+def test_a_median_of_nothing_is_nan(length):
+    x = ng.placeholder(f"N=2 H={length}")
+    with ngt.make_transformer() as transformer:
+        found = transformer.computation([ng.median(x, "H"), ng.quantile(x, 0.2, "H", method="lower")], x)(np.zeros((2, 0)))
+    np.testing.assert_array_equal(found, np.full((2, 2), nan))
