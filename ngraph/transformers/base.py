@@ -87,6 +87,9 @@ class Transformer(Alone):
         """Returns an executable for the program."""
         raise NotImplementedError(f"{type(self).__name__} has no compile")
 
+    def prepare(self) -> None:
+        """Starts on other cores what a compilation that comes soon will wait for."""
+
     def takes(self, step: Step) -> bool:
         """Whether it can run this step; the hybrid transformer uses it. Any core op, unless a subclass changes it."""
         record = REGISTRY.get(step.op)

@@ -22,7 +22,6 @@ from ngraph.plan.text import arrays
 from ngraph.program.program import AxisId
 from ngraph.program.text import parse
 from ngraph.runtime.cache import HEAD, Cache, digest
-from ngraph.runtime.host import worker
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.runtime.host.workers import Failed, Workers
 from ngraph.targets import TARGETS, host
@@ -407,6 +406,12 @@ def test_a_killed_writer_leaves_nothing_that_harms(folder):
 # ---- the processes that compile
 
 
+def compilers(w):
+    """The numbers of the processes that the first one has forked."""
+    with open(f"/proc/{w.processes.popen.pid}/task/{w.processes.popen.pid}/children") as file:
+        return list(map(int, file.read().split()))
+
+
 def test_much_is_compiled_by_several_processes(monkeypatch):
     monkeypatch.setattr("ngraph.runtime.host.workers.MUCH", 100)
     monkeypatch.setattr("ngraph.runtime.host.workers.allowed_cores", lambda: 3)
@@ -414,7 +419,7 @@ def test_much_is_compiled_by_several_processes(monkeypatch):
     try:
         made = w.compile((ir(k) for k in range(30)), HOST)
         assert [value(m) for m in made] == list(range(30))
-        assert len(w.processes) == 3
+        assert len(compilers(w)) == 3
     finally:
         w.end()
 
@@ -441,30 +446,36 @@ def test_no_ir_is_refused_with_llvms_words():
     w = Workers()
     with pytest.raises(Failed, match="expected top-level entity"):
         w.compile([ir(1), "nonsense", ir(2)], HOST)
-    assert w.processes == [] and [value(m) for m in w.compile([ir(3)], HOST)] == [3]
+    assert w.processes is None and [value(m) for m in w.compile([ir(3)], HOST)] == [3]
     w.end()
 
 
 def test_llvm_that_dies_is_an_error_of_ours():
     w = Workers()
     w.start()
-    w.processes[0].popen.kill()
+    w.processes.popen.kill()
     with pytest.raises(Failed, match="signal 9"):
+        w.compile([ir(1)], HOST)
+    assert value(w.compile([ir(1)], HOST)[0]) == 1
+    os.kill(compilers(w)[0], signal.SIGSEGV)
+    with pytest.raises(Failed, match="signal 11"):
         w.compile([ir(1)], HOST)
     assert value(w.compile([ir(1)], HOST)[0]) == 1
     w.end()
 
 
-def test_a_process_that_had_waited_for_long_is_replaced(monkeypatch, tmp_path):
-    impatient = tmp_path / "impatient.py"
-    with open(worker.__file__) as file:
-        impatient.write_text(file.read().replace("PATIENCE = 600.0", "PATIENCE = 0.0").replace("LOOK = 0.5", "LOOK = 0.01"))
+def test_more_than_a_pipe_holds_is_compiled_while_nobody_listens():
+    """Texts and objects of some megabytes: neither side waits for the other for ever."""
     w = Workers()
-    monkeypatch.setattr(worker, "__file__", str(impatient))
-    w.start()
-    monkeypatch.undo()
-    w.processes[0].popen.wait()
-    assert value(w.compile([ir(1)], HOST)[0]) == 1
+    big = "".join(f"define i64 @f{k}(i64 %x) {{ %y = mul i64 %x, {k} ret i64 %y }}\n" for k in range(3000))
+
+    def texts():
+        for k in range(40):
+            if k == 39:
+                time.sleep(0.5)
+            yield ir(k) + big
+
+    assert [value(m) for m in w.compile(texts(), HOST)] == list(range(40))
     w.end()
 
 
@@ -472,9 +483,10 @@ def test_processes_that_have_nothing_to_do_are_ended(monkeypatch):
     monkeypatch.setattr("ngraph.runtime.host.workers.IDLE_SECONDS", 0.05)
     w = Workers()
     assert value(w.compile([ir(1)], HOST)[0]) == 1
-    (pid,) = [p.popen.pid for p in w.processes]
+    pids = [w.processes.popen.pid, *compilers(w)]
+    assert len(pids) == 2
     w.rest.join()
-    assert w.processes == [] and not os.path.exists(f"/proc/{pid}")
+    assert w.processes is None and all(map(gone, pids))
     assert value(w.compile([ir(2)], HOST)[0]) == 2
     w.end()
 
@@ -513,11 +525,15 @@ def texts():
     for k in range(1000):
         yield ir(k) + big
         if k == 3:
-            print(*[p.popen.pid for p in workers.processes], flush=True)
+            first, forked = workers.processes.popen.pid, ""
+            while not forked:
+                with open(f"/proc/{first}/task/{first}/children") as file:
+                    forked = file.read()
+            print(first, forked, flush=True)
 try:
     workers.compile(texts(), host())
 except KeyboardInterrupt:
-    print("interrupted", len(workers.processes))
+    print("interrupted", workers.processes)
 """
 
 
@@ -534,12 +550,12 @@ def gone(pid):
 def test_compiling_stops_at_once_and_leaves_no_process(folder, how):
     p = python(folder, LONG, start_new_session=True)
     children = list(map(int, p.stdout.readline().split()))
-    assert children
+    assert len(children) > 1
     time.sleep(0.2)
     start = time.monotonic()
     if how == signal.SIGINT:
         os.killpg(p.pid, how)  # as a terminal does
-        assert p.communicate()[0] == "interrupted 0\n"
+        assert p.communicate()[0] == "interrupted None\n"
     else:
         p.send_signal(how)
         p.communicate()

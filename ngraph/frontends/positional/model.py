@@ -62,6 +62,8 @@ class Model:
         """The reader of the graph; created on first use. Raises UnsupportedError, ParseError."""
         with self._lock:
             if self._reader is None:
+                if self._index is not None:  # nobody has compiled this file for such a call
+                    self.transformer.prepare()
                 self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
                 made.hold(self._state, self._capacity)
                 if getattr(self, "about", made.about) != made.about:

@@ -1,29 +1,33 @@
 """Compiles in processes beside this one: it need not load LLVM, plans on while they compile, and outlives what LLVM does not.
 
-`workers.compile(texts, target)` takes texts as they are made. One process is started for little work, up to one for each core for much.
+`workers.compile(texts, target)` takes texts as they are made. One process compiles little work, up to one for each core much.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import itertools
 import os
 import selectors
-import struct
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 
 from ngraph.runtime.host import worker
 from ngraph.targets import Cpu, allowed_cores
 
-MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2
-AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
+try:
+    import fcntl
+except ImportError:  # no Linux: nothing is compiled there
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
+
+MUCH = 20_000  # characters of IR that wait, for which one more process compiles: 10 milliseconds of work; to fork a process takes 3
+PIPE_BYTES = 1 << 20  # bytes that a pipe holds, the most that Linux gives to anyone: about a model's texts
 IDLE_SECONDS = 5.0  # seconds after which processes that have nothing to do are ended
-MAX_PROCESSES = 16  # processes; each takes 80 MB
+MAX_PROCESSES = 16  # processes; each takes up to 80 MB, half of which they share
 
 
 def llvm_folder() -> str:
@@ -38,65 +42,95 @@ class Failed(RuntimeError):
     """LLVM refused a text, or ended while it compiled it."""
 
 
-class _Gone(Exception):
-    """A process had waited for long, and has ended."""
-
-
-class _Process:
-    """One of them, with the texts that it has been given, and their numbers."""
+class _Processes:
+    """The process that loads LLVM, and those that it forks; pipes with requests and answers."""
 
     def __init__(self) -> None:
         if "python" not in os.path.basename(sys.executable or "").lower():
             raise OSError(f"{sys.executable or 'nothing'} is not Python that could be started")  # Python inside of another program
         folder = os.path.dirname(llvm_folder())
-        command = [sys.executable, "-I", "-S", worker.__file__, folder]
         subprocess = importlib.import_module("subprocess")  # slow to load, and not needed where all is found
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        given, self.asked = os.pipe()
+        try:
+            command = [sys.executable, "-I", "-S", worker.__file__, folder, str(given)]
+            self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(given,))
+        except BaseException:
+            os.close(self.asked)
+            raise
+        finally:
+            os.close(given)
         assert self.popen.stdin is not None and self.popen.stdout is not None
         self.input, self.output = self.popen.stdin.fileno(), self.popen.stdout.fileno()
-        self.given: deque[tuple[int, str]] = deque()
-        self.came = bytearray()
+        for pipe in (self.input, self.output):
+            os.set_blocking(pipe, False)
+            with contextlib.suppress(OSError, AttributeError):  # pipes of other systems are as large as they are
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.count, self.size = 1, 0  # processes that compile, and characters that they have not answered
+        self.given: dict[int, int] = {}  # characters of each request that has no answer
+        self.left, self.came = bytearray(), bytearray()  # what did not fit into the pipe, and the beginning of an answer
 
     def ask(self, number: int, text: str, target: Cpu) -> None:
+        """Gives them a text."""
         parts = [s.encode() for s in (target.triple, target.cpu, target.features, text)]
-        left = memoryview(struct.pack(worker.REQUEST, *map(len, parts)) + b"".join(parts))
-        self.given.append((number, text))
-        try:
-            while left:
-                left = left[os.write(self.input, left) :]
-        except BrokenPipeError:
-            raise self.ended() from None
+        self.left += worker.REQUEST.pack(number, *map(len, parts)) + b"".join(parts)
+        self.given[number] = len(text)
+        self.size += len(text)
+        self.write()
+
+    def write(self) -> None:
+        """Writes as much as fits into the pipe."""
+        with contextlib.suppress(BlockingIOError):
+            while self.left:
+                try:
+                    del self.left[: os.write(self.input, self.left)]
+                except BrokenPipeError:
+                    raise self.ended() from None
+
+    def spread(self, most: int) -> None:
+        """Has up to so many compile, by what waits."""
+        most = min(most, 1 + self.size // MUCH, len(self.given))
+        if most > self.count:
+            self.count = most
+            os.write(self.asked, bytes([most]))
 
     def ended(self) -> Exception:
         code = self.popen.wait()
-        how = f"signal {-code}" if code < 0 else f"code {code}"
-        return _Gone() if code == 0 else Failed(f"LLVM ended with {how} while it compiled a kernel")
+        return Failed(f"LLVM ended with {f'signal {-code}' if code < 0 else f'code {code}'} while it compiled a kernel")
 
-    def answers(self) -> Iterable[tuple[int, bytes]]:
-        """Yields the answers so far: numbers and objects."""
-        part = os.read(self.output, 1 << 20)
+    def answers(self, patience: float | None) -> Iterator[tuple[int, bytes]]:
+        """Yields the answers so far, waiting for the first: numbers and objects."""
+        with selectors.DefaultSelector() as pipes:  # `select` takes no file whose number is above 1,023
+            pipes.register(self.output, selectors.EVENT_READ)
+            if self.left:
+                pipes.register(self.input, selectors.EVENT_WRITE)
+            ready = [key.fd for key, _ in pipes.select(patience)]
+        if self.input in ready:
+            self.write()
+        if self.output not in ready:
+            return
+        part = os.read(self.output, PIPE_BYTES)
         if not part:
             raise self.ended()
         self.came += part
-        head = struct.calcsize(worker.ANSWER)
-        while len(self.came) >= head:
-            failed, size = struct.unpack_from(worker.ANSWER, self.came)
-            if len(self.came) < head + size:
+        while len(self.came) >= worker.ANSWER.size:
+            failed, number, size = worker.ANSWER.unpack_from(self.came)
+            end = worker.ANSWER.size + size
+            if len(self.came) < end:
                 break
-            answer = bytes(self.came[head : head + size])
-            del self.came[: head + size]
+            answer = bytes(self.came[worker.ANSWER.size : end])
+            del self.came[:end]
+            self.size -= self.given.pop(number)
             if failed:
                 raise Failed(answer.decode())
-            yield self.given.popleft()[0], answer
+            yield number, answer
 
-    def end(self, kill: bool = False) -> None:
+    def end(self) -> None:
         for pipe in (self.popen.stdin, self.popen.stdout):
             if pipe is not None:
                 pipe.close()
-        if kill:
-            self.popen.kill()
-        if kill or self.popen.poll() is None:
-            self.popen.wait()
+        os.close(self.asked)
+        self.popen.terminate()
+        self.popen.wait()
 
 
 class Workers:
@@ -104,14 +138,14 @@ class Workers:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.processes: list[_Process] = []
+        self.processes: _Processes | None = None
         self.rest: threading.Timer | None = None  # ends them
 
     def start(self) -> None:
         """Lets one load LLVM ahead of the first request. Raises OSError where there can be not a process, ImportError without llvmlite."""
         with self.lock:
-            if not self.processes:
-                self.processes.append(_Process())
+            if self.processes is None:
+                self.processes = _Processes()
                 self._rest()
 
     def compile(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
@@ -124,7 +158,9 @@ class Workers:
                 break
             ready.append(text)
         try:
-            made = _Batch(self.processes, target).compile(itertools.chain(ready, given))
+            if self.processes is None:
+                self.processes = _Processes()
+            made = self._compiled(self.processes, itertools.chain(ready, given), target)
             self._rest()
             return made
         except BaseException:
@@ -132,6 +168,17 @@ class Workers:
             raise
         finally:
             self.lock.release()
+
+    def _compiled(self, processes: _Processes, texts: Iterable[str], target: Cpu) -> list[bytes]:
+        most, count = min(allowed_cores(), MAX_PROCESSES), 0
+        made: dict[int, bytes] = {}
+        for count, text in enumerate(texts, 1):
+            processes.ask(count - 1, text, target)
+            processes.spread(most)
+            made.update(processes.answers(0))
+        while len(made) < count:
+            made.update(processes.answers(None))
+        return [made[k] for k in range(count)]
 
     def _rest(self) -> None:
         """They end when nothing has come for a while."""
@@ -149,50 +196,9 @@ class Workers:
                 self.lock.release()
 
     def end(self) -> None:
-        while self.processes:
-            self.processes.pop().end(kill=True)
-
-
-class _Batch:
-    """Texts on their way through the processes."""
-
-    def __init__(self, processes: list[_Process], target: Cpu):
-        self.processes, self.target = processes, target
-        self.waiting: deque[tuple[int, str]] = deque()
-        self.made: dict[int, bytes] = {}
-
-    def compile(self, texts: Iterable[str]) -> list[bytes]:
-        count = 0
-        for count, text in enumerate(texts, 1):
-            self.waiting.append((count - 1, text))
-            self.pass_on(0)
-        while len(self.made) < count:
-            self.pass_on(None)
-        return [self.made[k] for k in range(count)]
-
-    def pass_on(self, patience: float | None) -> None:
-        """Gives what waits, starts another process where that is much, takes what is done."""
-        most = min(allowed_cores(), MAX_PROCESSES) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
-        if len(self.processes) < most:
-            self.processes.append(_Process())
-        for p in list(self.processes):
-            while self.waiting and p in self.processes and len(p.given) < AHEAD:
-                self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]  # a lambda with a default
-        with selectors.DefaultSelector() as busy:  # `select` takes no file whose number is above 1,023
-            for p in [p for p in self.processes if p.given]:
-                busy.register(p.output, selectors.EVENT_READ, p)
-            ready = [key.data for key, _ in busy.select(patience)] if busy.get_map() else []
-        for p in ready:
-            self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]  # a lambda with a default
-
-    def attempt(self, p: _Process, what: Callable[[], None]) -> None:
-        """Runs `what`; if the process has ended by itself, its tasks wait for the next one."""
-        try:
-            what()
-        except _Gone:
-            self.processes.remove(p)
-            self.waiting.extendleft(reversed(p.given))
-            p.end()
+        if self.processes is not None:
+            found, self.processes = self.processes, None
+            found.end()
 
 
 workers = Workers()

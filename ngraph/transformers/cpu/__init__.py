@@ -56,6 +56,9 @@ class CpuTransformer(Transformer):
         made: Executable = native.NativeExecutable(program, self.plan_passes).executable()
         return made
 
+    def prepare(self) -> None:
+        native.prepare()
+
     def run_later_passes(self, program: Program, executable: Executable | None) -> None:
         lengths = {} if executable is None else executable.native.lengths
         native.planned(program, lengths, native.settings(), self.plan_passes)

@@ -38,6 +38,12 @@ def settings() -> tuple[Any, ...]:
     return replace(target, flush=True) if config.denormals == "flush" else target, config.exact, config.winograd, config.tune
 
 
+def prepare() -> None:
+    """Loads LLVM in another process, and compiles there what runs every program, while this one goes on."""
+    start_compiler()
+    load_ahead()
+
+
 class NativeExecutable(VersionedExecutable):
     """A program, and the machine code of its kernels."""
 
@@ -50,8 +56,7 @@ class NativeExecutable(VersionedExecutable):
         return settings()
 
     def compile(self, lengths: Mapping[AxisId, int], facts: tuple[Any, ...]) -> CompiledPlan:
-        start_compiler()  # first: it loads LLVM while this process loads the planner
-        load_ahead()
+        prepare()
         start = time.perf_counter()
         plan = planned(self.program, lengths, facts, self.passes)
         self.planning = time.perf_counter() - start

@@ -39,22 +39,22 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
     own = cache()
     if tuned:
         tune(every(plan), target)
-    made: dict[Plan, list[tuple[CompiledKernel, ...]]] = {}
+    made: dict[Plan, dict[PlanStep, tuple[CompiledKernel, ...]]] = {}
     known: dict[tuple[bytes, bool], tuple[CompiledKernel, Shape]] = {}
 
     def texts(p: Plan) -> Iterator[str]:
-        made[p] = []
+        made[p] = {}
         seldom = {*p.once, *p.start}
-        for s in p.every:
+        for s in sorted(p.every, key=lambda s: (s in seldom, not summing(s))):  # what LLVM takes long for comes first
             this = shape(p, s) if type(s) is Kernel else None
             key = (this.key if this is not None else b"", s in seldom)
             if this is not None and key in known:
                 part, other = known[key]
-                made[p].append((CompiledKernel(moved(part.code, other, this), part.key),))
+                made[p][s] = (CompiledKernel(moved(part.code, other, this), part.key),)
                 continue
             codes = emitted(p, s, target, tuned)
             parts = tuple([CompiledKernel(replace(c, text=""), own.key(c.text, target)) for c in codes])
-            made[p].append(parts)
+            made[p][s] = parts
             if this is not None:
                 known[key] = parts[0], this
             yield from [c.text for c in codes]
@@ -62,10 +62,15 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
                 yield from texts(body)
 
     def together(p: Plan) -> CompiledPlan:
-        return CompiledPlan(p, tuple(made[p]), tuple(map(together, p.bodies)), tuned)
+        return CompiledPlan(p, tuple([made[p][s] for s in p.every]), tuple(map(together, p.bodies)), tuned)
 
     own.objects(texts(plan), target)
     return together(plan)
+
+
+def summing(step: PlanStep) -> bool:
+    """Whether a step has a sum, or the like, over an axis; its code is longer than that of others."""
+    return type(step) is Kernel and any(stage.combine for stage in step.stages)
 
 
 def stripped(made: CompiledPlan) -> CompiledPlan:
