@@ -34,7 +34,7 @@ PARTS = {  # what is timed, without what else is timed inside: (module, function
     "schedule": [("ngraph.schedule.cpu", "schedule_kernel")],
     "write": [("ngraph.codegen.kernel", "lower"), ("ngraph.codegen.routines", "emit_opaque_op")],
     "cache": [("ngraph.runtime.cache", "Cache.plan"), ("ngraph.runtime.cache", "Cache.keep_plan"), ("ngraph.runtime.cache", "Folder.put")],
-    "wait": [("ngraph.runtime.host.workers", "_Batch.pass_on")],
+    "wait": [("ngraph.runtime.host.workers", "Workers._compiled")],
     "load": [("ngraph.transformers.executable.code", "LoadedPlan.__init__")],
     "call": [("ngraph.transformers.executable.versions", "VersionedExecutable.call")],
 }
