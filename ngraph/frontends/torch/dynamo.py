@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, indexing, private, quantised, recurrent, table
+from ngraph.frontends.torch import caching, drawing, indexing, private, quantised, recurrent, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -66,6 +66,7 @@ def warn_of_version() -> None:
 
 warn_of_version()
 private.take_recurrent_layers(backend)
+sequences.taken()
 private.draw_again(torch.ops.ngraph.draw)
 private.keep_ours()
 private.keep_apart(torch.ops.aten.nonzero)

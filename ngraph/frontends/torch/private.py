@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
 from inspect import signature
 from itertools import count
@@ -18,8 +19,11 @@ import torch
 from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.convert_frame import ConvertFrameAssert
+from torch._dynamo.convert_frame import ConvertFrameAssert, compile_lock
+from torch._dynamo.decorators import assume_constant_result, patch_dynamo_config
+from torch._dynamo.trace_rules import get_torch_obj_rule_map
 from torch._dynamo.utils import get_compilation_metrics
+from torch._dynamo.variables import PolyfilledFunctionVariable
 from torch._functorch import compile_utils, partitioners
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import graph_compile
@@ -253,12 +257,60 @@ def take_recurrent_layers(ours: Any) -> None:
 
     @wraps(convert)
     def call(self: Any, *args: Any, skip: int = 0, **named: Any) -> Any:
-        if dynamo_config.allow_rnn or not taker(self._torchdynamo_orig_backend):
+        if not taker(self._torchdynamo_orig_backend):
             return convert(self, *args, skip=skip + 1, **named)
-        with dynamo_config.patch(allow_rnn=True):
+        with compile_lock, _ours(), dynamo_config.patch(allow_rnn=True):
             return convert(self, *args, skip=skip + 1, **named)
 
     ConvertFrameAssert.__call__ = call
+
+
+_stand_ins = dict[Any, Any]()  # functions that Dynamo does not trace -> the rule by which it does, for our backend
+_taking = ContextVar("taking", default=False)  # whether a frame is being traced for our backend
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    """A block in which Dynamo traces for our backend."""
+    rules = get_torch_obj_rule_map()
+    before = {function: rules.get(function) for function in _stand_ins}
+    token = _taking.set(True)
+    rules.update(_stand_ins)
+    try:
+        yield
+    finally:
+        rules.update(before)
+        _taking.reset(token)
+
+
+@assume_constant_result  # type: ignore[untyped-decorator]
+def taking() -> bool:
+    """Whether a frame is being traced for our backend; Dynamo asks while it traces."""
+    return _taking.get()
+
+
+def traced_as(original: Any, ours: Any) -> None:
+    """Lets Dynamo trace a function in place of one of PyTorch's.
+
+    That of a function which Dynamo skips (it has a rule) is traced for our backend alone; that of others, such as a `forward`, always,
+    and asks `taking`. Called without a compiler, the original is what it was.
+    """
+    if original not in get_torch_obj_rule_map():
+        original._torchdynamo_inline = ours
+        return
+
+    @wraps(ours)
+    def handler(*args: Any, **named: Any) -> Any:
+        return original(*args, **named)
+
+    handler.__torch_dynamo_polyfill__ = ours  # type: ignore[attr-defined]
+    PolyfilledFunctionVariable._get_polyfill_handlers()[original] = handler
+    _stand_ins[original] = PolyfilledFunctionVariable
+
+
+def numbers_inside() -> Any:
+    """Returns a block, which Dynamo traces, in which `item()` stays inside of the graph."""
+    return patch_dynamo_config(capture_scalar_outputs=True)
 
 
 Missed = FXGraphCacheMiss  # raised while a graph is read from the cache: then it is compiled, and kept, anew

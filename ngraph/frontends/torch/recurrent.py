@@ -31,34 +31,50 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}  # LSTM: input, forg
 FUNCTIONS = {name: getattr(torch, name) for name in GATES}
 KINDS = {function: name for name, function in FUNCTIONS.items()}
 
-SCHEMA = "(Tensor x, Tensor h, Tensor c, Tensor[] weights, str kind, bool reverse)"
-SLOPES = "(Tensor dy, Tensor dh, Tensor dc, Tensor x, Tensor h, Tensor c, Tensor[] weights, str kind, bool reverse)"
+SCHEMA = "(Tensor x, Tensor h, Tensor c, Tensor[] weights, str kind, bool reverse, Tensor? there)"
+SLOPES = SCHEMA.replace("(", "(Tensor dy, Tensor dh, Tensor dc, ")
 
 
-def eager(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, weights: Sequence[torch.Tensor], kind: str, reverse: bool) -> Any:
+def eager(
+    x: torch.Tensor,
+    h: torch.Tensor,
+    c: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    kind: str,
+    reverse: bool,
+    there: torch.Tensor | None,
+) -> Any:
     """One layer in one direction, as PyTorch computes it.
 
     x [time, batch, inputs]; h [batch, outputs]; c [batch, hidden], without elements but of an LSTM; weights: of the inputs, of the state,
-    then maybe both biases, then maybe the projection. Gives all states [time, batch, outputs], the last one, and the last c.
+    then maybe both biases, then maybe the projection; there [time, batch]: which steps each sequence has, the longest sequence first; None:
+    all. Gives all states [time, batch, outputs], 0 where a sequence has no step, the last one, and the last c.
     """
-    x = x.flip(0) if reverse else x
     state = (h[None], c[None]) if kind == "lstm" else h[None]
-    y, *last = FUNCTIONS[kind](x, state, list(weights), len(weights) >= 4, 1, 0.0, False, False, False)
-    y = y.flip(0) if reverse else y.clone()
+    given = (state, list(weights), len(weights) >= 4, 1, 0.0, False, False)
+    if there is None:
+        y, *last = FUNCTIONS[kind](x.flip(0) if reverse else x, *given, False)
+        y = y.flip(0) if reverse else y.clone()
+    else:
+        at = torch.arange(len(x))[:, None].expand(there.shape)
+        at = torch.where(there, there.sum(0) - 1 - at, at) if reverse else at  # each sequence backwards, in its own steps
+        row = torch.arange(there.shape[1])
+        rows, *last = FUNCTIONS[kind](x[at, row][there], there.sum(1), *given)
+        y = x.new_zeros(*there.shape, rows.shape[-1]).masked_scatter(there[..., None], rows)[at, row]
     return y, last[0][0].clone(), last[1][0].clone() if kind == "lstm" else c.clone()
 
 
-def shapes(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, weights: Sequence[torch.Tensor], kind: str, reverse: bool) -> Any:
+def shapes(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, *others: Any) -> Any:
     """Tensors of the results' shapes."""
     return x.new_empty((x.shape[0], *h.shape)), torch.empty_like(h), torch.empty_like(c)
 
 
 def eager_backward(dy: torch.Tensor, dh: torch.Tensor, dc: torch.Tensor, *given: Any) -> list[torch.Tensor]:
     """The derivatives for x, h, c and the weights, as PyTorch computes them."""
-    x, h, c, weights, kind, reverse = given
+    x, h, c, weights, *how = given
     leaves = [t.detach().requires_grad_() for t in (x, h, c, *weights)]
     with torch.enable_grad():
-        results = eager(leaves[0], leaves[1], leaves[2], leaves[3:], kind, reverse)
+        results = eager(leaves[0], leaves[1], leaves[2], leaves[3:], *how)
     found = torch.autograd.grad(results, leaves, (dy, dh, dc), allow_unused=True)
     return [torch.zeros_like(t) if d is None else d.clone() for d, t in zip(found, leaves, strict=True)]
 
@@ -72,17 +88,17 @@ def defined() -> Any:
     library.impl("recurrent_backward", eager_backward, "CPU")
     torch.library.register_fake("ngraph::recurrent", shapes, lib=library)
     torch.library.register_fake(
-        "ngraph::recurrent_backward", lambda dy, dh, dc, x, h, c, ws, kind, back: [torch.empty_like(t) for t in (x, h, c, *ws)], lib=library
+        "ngraph::recurrent_backward", lambda dy, dh, dc, x, h, c, ws, *how: [torch.empty_like(t) for t in (x, h, c, *ws)], lib=library
     )
 
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
-        x, h, c, weights, ctx.kind, ctx.reverse = inputs
-        ctx.save_for_backward(x, h, c, *weights)
+        x, h, c, weights, ctx.kind, ctx.reverse, there = inputs
+        ctx.save_for_backward(there, x, h, c, *weights)
 
     def backward(ctx: Any, dy: torch.Tensor, dh: torch.Tensor, dc: torch.Tensor) -> Any:
-        x, h, c, *weights = ctx.saved_tensors
-        dx, first, cell, *slopes = torch.ops.ngraph.recurrent_backward(dy, dh, dc, x, h, c, weights, ctx.kind, ctx.reverse)
-        return dx, first, cell, slopes, None, None
+        there, x, h, c, *weights = ctx.saved_tensors
+        dx, first, cell, *slopes = torch.ops.ngraph.recurrent_backward(dy, dh, dc, x, h, c, weights, ctx.kind, ctx.reverse, there)
+        return dx, first, cell, slopes, None, None, None
 
     torch.library.register_autograd("ngraph::recurrent", backward, setup_context=keep, lib=library)
     return library
@@ -105,8 +121,9 @@ def layered(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    there: torch.Tensor | None = None,
 ) -> Any:
-    """All layers and directions of what `torch.lstm` and its like are called for, with their arguments."""
+    """All layers and directions of what `torch.lstm` and its like are called for, with their arguments; there: see `eager`."""
     h, c = state if kind == "lstm" else (state, None)
     alone = x.dim() == 2
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
@@ -121,7 +138,7 @@ def layered(
         for way in range(ways):
             k = layer * ways + way
             mine = list(weights[k * each : (k + 1) * each])
-            y, *ends = torch.ops.ngraph.recurrent(x, h[k], c[k] if c is not None else none, mine, kind, way == 1)
+            y, *ends = torch.ops.ngraph.recurrent(x, h[k], c[k] if c is not None else none, mine, kind, way == 1, there)
             found.append(y)
             last_h.append(ends[0])
             last_c.append(ends[1])
@@ -174,8 +191,13 @@ LAYERS: dict[str, Any] = {f.__name__: f for f in (lstm, gru, rnn_tanh, rnn_relu)
 # ---- their translators --------------------------------------------------------------------------------------------------
 
 
-def loop(n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool) -> list[Tensor]:
-    """The states of all steps, the last state and the last c: one product with all inputs, then one loop."""
+def loop(
+    n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool, there: Tensor | None
+) -> list[Tensor]:
+    """The states of all steps, the last state and the last c: one product with all inputs, then one loop.
+
+    Where a sequence has no step, its state stays, and 0 stands among those of all steps.
+    """
     g, gates = n.g, GATES[kind]
     time, batch, inside = (x := g.full(x)).dims
     hidden = g.number(weights[1].shape[0]) // gates
@@ -194,11 +216,15 @@ def loop(n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor
         start.append(broadcast(g.renamed(g.full(c), [batch, H]).op, [batch, H]))
     cell = TorchCell(kind, G, P, K, r.op, biases[1] if kind == "gru" and biases else None, project, H)
 
-    def step(carry: Any, now: Op) -> tuple[Any, Op]:
-        new = [broadcast(s, old.axes) for s, old in zip(cell.step(list(carry), now), start, strict=True)]
-        return tuple(new), new[0]
+    held = None if there is None else g.renamed(g.full(there), [time, batch]).op
 
-    after, ys = scan(lambda carry, now: step(carry, now), tuple(start), xg, time, reverse=reverse)
+    def step(carry: Any, xs: Any) -> tuple[Any, Op]:
+        new = [broadcast(s, old.axes) for s, old in zip(cell.step(list(carry), xs[0]), start, strict=True)]
+        if held is None:
+            return tuple(new), new[0]
+        return tuple([e.where(xs[1], s, old) for s, old in zip(new, carry, strict=True)]), e.where(xs[1], new[0], 0.0)
+
+    after, ys = scan(lambda carry, xs: step(carry, xs), tuple(start), (xg,) if held is None else (xg, held), time, reverse=reverse)
     ends = [g.made(s, [batch, d]) for s, d in zip(after, (P, H), strict=False)]
     return [g.made(ys, [time, batch, P]), ends[0], ends[1] if kind == "lstm" else c]
 
@@ -228,15 +254,27 @@ class TorchCell:
 
 
 @translates("ngraph.recurrent")
-def recurrent(n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool) -> tuple[Tensor, ...]:
+def recurrent(
+    n: TorchNode, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool, there: Tensor | None
+) -> tuple[Tensor, ...]:
     wide = kinds.wide(x.dtype)
     given = [n.of(t, wide) for t in (x, h, c, *weights)]
-    return tuple([n.give(t) for t in loop(n, given[0], given[1], given[2], given[3:], kind, reverse)])
+    return tuple([n.give(t) for t in loop(n, given[0], given[1], given[2], given[3:], kind, reverse, there)])
 
 
 @translates("ngraph.recurrent_backward")
 def recurrent_backward(
-    n: TorchNode, dy: Tensor, dh: Tensor, dc: Tensor, x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], kind: str, reverse: bool
+    n: TorchNode,
+    dy: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+    x: Tensor,
+    h: Tensor,
+    c: Tensor,
+    weights: Sequence[Tensor],
+    kind: str,
+    reverse: bool,
+    there: Tensor | None,
 ) -> list[Tensor]:
     wide = kinds.wide(x.dtype)
     given = [n.of(t, wide) for t in (x, h, c, *weights)]
@@ -246,7 +284,7 @@ def recurrent_backward(
     def forward(*ts: Tensor) -> list[Tensor]:
         x, h, *rest = ts
         cell, ws = (rest[0], rest[1:]) if kind == "lstm" else (c, rest)
-        return loop(n, x, h, cell, ws, kind, reverse)[:outs]
+        return loop(n, x, h, cell, ws, kind, reverse, there)[:outs]
 
     found = pullback_of_many(n, forward, leaves, [n.of(t, wide) for t in (dy, dh, dc)[:outs]])
     if kind != "lstm":

@@ -60,6 +60,24 @@ def test_dynamo_takes_recurrent_layers_for_us_alone():
     assert len(report().functions) == 1 and not torch._dynamo.config.allow_rnn
 
 
+def test_dynamo_traces_stand_ins_for_us_alone():
+    """The table of rules holds those of functions that Dynamo skips, and `_torchdynamo_inline` is traced in place of a `forward`."""
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map
+    from torch._dynamo.variables import SkipFunctionVariable
+    from torch.nn.utils import rnn
+
+    seen = []
+
+    def look(gm, inputs):
+        seen.append([rule for function, rule in get_torch_obj_rule_map().items() if function is rnn.pack_padded_sequence])
+        return backend(gm, inputs)
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: rnn.pack_padded_sequence(x, torch.tensor([2])).data, backend=look)(torch.ones(2, 1, 3))
+    assert get_torch_obj_rule_map()[rnn.pack_padded_sequence] is SkipFunctionVariable and not private.taking()
+    assert torch.nn.LSTM.forward._torchdynamo_inline is not torch.nn.LSTM.forward
+
+
 def test_an_optimizers_state_is_made_as_its_first_step_makes_it():
     for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.NAdam, torch.optim.Adafactor, torch.optim.Adagrad):
         p, q = torch.nn.Parameter(torch.ones(3, 2)), torch.nn.Parameter(torch.ones(3, 2))
