@@ -375,7 +375,7 @@ slow:
   ret ptr %result
 }
 
-define internal i64 @settle(ptr %call, ptr %args, i64 %opens) nounwind { ; reads open lengths; computes what depends on new ones
+define internal i64 @settle(ptr %call, ptr %args, i64 %opens) nounwind noinline { ; reads open lengths; computes what depends on new ones
 entry:
   %rows = get ptr %call.open
   %given = get ptr %call.given
@@ -558,18 +558,18 @@ no:
   ret ptr null
 }
 
-define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind { ; checks an array against a value's description, then records its address
-entry:
+define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind alwaysinline { ; checks an array against a value's description
+entry:                                            ; and records its address
   %ptype = getelementptr i8, ptr %x, i64 KIND
   %xtype = load ptr, ptr %ptype
   %type = get ptr %call.type
   %isarray = icmp eq ptr %xtype, %type
-  %wrank = get i64 %value.rank
-  br i1 %isarray, label %fields, label %kinds
+  br i1 %isarray, label %fields, label %other
 fields:
+  %wrank = get i64 %value.rank
   %prank = getelementptr i8, ptr %x, i64 RANK
   %rank32 = load i32, ptr %prank
-  %rank1 = sext i32 %rank32 to i64
+  %rank = sext i32 %rank32 to i64
   %pdtype = getelementptr i8, ptr %x, i64 DTYPE
   %dtype = load ptr, ptr %pdtype
   %pflags = getelementptr i8, ptr %x, i64 FLAGS
@@ -577,7 +577,7 @@ fields:
   %flags64 = zext i32 %flags to i64
   %wdtype = get ptr %value.dtype
   %ready = get i64 %value.ready
-  %ok1 = icmp eq i64 %rank1, %wrank
+  %ok1 = icmp eq i64 %rank, %wrank
   %ok2 = icmp eq ptr %dtype, %wdtype
   %masked = and i64 %flags64, %ready
   %ok3 = icmp eq i64 %masked, %ready
@@ -586,17 +586,29 @@ fields:
   br i1 %ok4, label %array, label %no
 array:
   %plengths = getelementptr i8, ptr %x, i64 LENGTHS
-  %lengths1 = load ptr, ptr %plengths
-  %strides1 = getelementptr i64, ptr %lengths1, i64 %rank1
+  %lengths = load ptr, ptr %plengths
+  %strides = getelementptr i64, ptr %lengths, i64 %rank
   %pdata = getelementptr i8, ptr %x, i64 DATA
-  %data1 = load i64, ptr %pdata
-  br label %dims
-kinds:                                            ; array types of other libraries seen so far
+  %data = load i64, ptr %pdata
+  %placed = call i1 @place(ptr %value, ptr %lengths, ptr %strides, i64 1, i64 %data)
+  ret i1 %placed
+other:
+  %taken = call i1 @describe(ptr %call, ptr %value, ptr %x)
+  ret i1 %taken
+no:
+  ret i1 false
+}
+
+define internal i1 @describe(ptr %call, ptr %value, ptr %x) nounwind noinline { ; the same for array types of other libraries seen so far
+entry:
+  %ptype = getelementptr i8, ptr %x, i64 KIND
+  %xtype = load ptr, ptr %ptype
+  %wrank = get i64 %value.rank
   %nkinds = get i64 %call.known
   %pkinds = get ptr %call.kinds
   br label %kind
 kind:
-  %j = phi i64 [ 0, %kinds ], [ %j1, %kind2 ]
+  %j = phi i64 [ 0, %entry ], [ %j1, %kind2 ]
   %jmore = icmp slt i64 %j, %nkinds
   br i1 %jmore, label %kind1, label %no
 kind1:
@@ -622,20 +634,20 @@ forget:
 described:
   %tensor = getelementptr i8, ptr %dl, i64 0
   %device = get i32 %tensor.device_type
-  %rank232 = get i32 %tensor.rank
-  %rank2 = sext i32 %rank232 to i64
+  %rank32 = get i32 %tensor.rank
+  %rank = sext i32 %rank32 to i64
   %code32 = get i32 %tensor.dtype
   %code = zext i32 %code32 to i64
-  %lengths2 = get ptr %tensor.lengths
-  %strides2 = get ptr %tensor.strides
+  %lengths = get ptr %tensor.lengths
+  %strides = get ptr %tensor.strides
   %base = get i64 %tensor.data
   %offset = get i64 %tensor.offset
-  %data2 = add i64 %base, %offset
+  %data = add i64 %base, %offset
   %wcode = get i64 %value.code
   %align = get i64 %value.align
-  %off = and i64 %data2, %align
+  %off = and i64 %data, %align
   %t1 = icmp eq i32 %device, 1
-  %t2 = icmp eq i64 %rank2, %wrank
+  %t2 = icmp eq i64 %rank, %wrank
   %t3 = icmp eq i64 %code, %wcode
   %t4 = icmp ne i64 %base, 0
   %t5 = icmp eq i64 %off, 0
@@ -644,21 +656,26 @@ described:
   %t1234 = and i1 %t12, %t34
   %t6 = and i1 %t1234, %t5
   %isscalar = icmp eq i64 %wrank, 0
-  %stepped = icmp ne ptr %strides2, null
+  %stepped = icmp ne ptr %strides, null
   %t7 = or i1 %isscalar, %stepped
   %t8 = and i1 %t6, %t7
-  %unit2 = get i64 %value.itemsize
+  %unit = get i64 %value.itemsize
   br i1 %t8, label %dims, label %no
 dims:
-  %lengths = phi ptr [ %lengths1, %array ], [ %lengths2, %described ]
-  %strides = phi ptr [ %strides1, %array ], [ %strides2, %described ]
-  %data = phi i64 [ %data1, %array ], [ %data2, %described ]
-  %unit = phi i64 [ 1, %array ], [ %unit2, %described ]
+  %placed = call i1 @place(ptr %value, ptr %lengths, ptr %strides, i64 %unit, i64 %data)
+  ret i1 %placed
+no:
+  ret i1 false
+}
+
+define internal i1 @place(ptr %value, ptr %lengths, ptr %strides, i64 %unit, i64 %data) nounwind alwaysinline {
+entry:                                            ; compares lengths and strides, these in units; records the address
+  %wrank = get i64 %value.rank
   %wlengths = get ptr %value.lengths
   %wstrides = get ptr %value.strides
   br label %dim
 dim:
-  %d = phi i64 [ 0, %dims ], [ %d1, %same ]
+  %d = phi i64 [ 0, %entry ], [ %d1, %same ]
   %dmore = icmp slt i64 %d, %wrank
   br i1 %dmore, label %compare, label %place
 compare:

@@ -558,7 +558,7 @@ cut:
   ret i64 2
 }
 
-define internal void @compute(ptr %rec) nounwind { ; *a = *b op *c; division rounds down, and division by 0 gives 0
+define internal void @compute(ptr %rec) nounwind noinline { ; *a = *b op *c; division rounds down, and division by 0 gives 0
 entry:                                            ; a function of its own, so that `walk` needs fewer registers and short calls stay fast
   %pa = get ptr %rec.a
   %wb = get ptr %rec.b
@@ -711,7 +711,7 @@ out:
 
 
 COPY = """
-define internal void @copy(ptr %to, ptr %from, i64 %size) nounwind {
+define internal void @copy(ptr %to, ptr %from, i64 %size) nounwind noinline {
 entry:
   br label %wide
 wide:

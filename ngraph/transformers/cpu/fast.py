@@ -209,12 +209,15 @@ def fast(
         limits = [] if brought is None else _limits(bound, brought, forms, nonempty, took)
     except LookupError:  # known only after the run
         return None
-    frame = ActivationRecord(bound, still=True) if moving else bound.take()
+    frame = bound.take()
     walk = frame.walk
     if walk.host_callbacks or plan.state and (walk.table.seconds if took is None else took) > ALONE:
-        if not moving:
-            bound.free.append(frame)
+        bound.free.append(frame)
         return None
+    if moving:
+        bound.free.append(frame)
+        frame = ActivationRecord(bound, still=True)
+        walk = frame.walk
     if plan.state:  # other threads and Ctrl-C are excluded
         walk.words[RELEASE], walk.words[QUIET] = 0, 1
     if brought is not None:
