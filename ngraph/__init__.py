@@ -94,8 +94,8 @@ def _public(name: str) -> _typing.Any:
     if name == "__all__":
         return sorted([*api.__all__, *_ROOMS[1:], *_BELOW], key=lambda n: (n.lower(), n))
     if name in api.__all__:
-        globals().update((n, getattr(api, n)) for n in api.__all__)
-        return globals()[name]
+        globals()[name] = found = getattr(api, name)
+        return found
     if name.startswith("_"):
         raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
     misspelt = _import_module("ngraph.op_graph.misspelt")

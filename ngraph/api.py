@@ -6,8 +6,10 @@ Words: docs/glossary.md.
 """
 
 from types import FunctionType as _FunctionType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from ngraph.autodiff import deriv, grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp, vmap
+from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, NgraphWarning, UnmatchedAxesError
 from ngraph.op_graph import opdef as _opdef
@@ -42,7 +44,6 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import NameScope, make_name_scope, metadata, name_scope, with_name_scope, with_op_metadata
 from ngraph.op_graph.op import Op
-from ngraph.ops import linalg
 from ngraph.ops import methods as _methods
 from ngraph.ops.activations import clip, elu, gelu, hardswish, leaky_relu, mish, prelu, silu, softplus
 from ngraph.ops.attention import attention, log_softmax, logsumexp
@@ -51,10 +52,7 @@ from ngraph.ops.collective import all_gather, all_reduce, broadcast_from, reduce
 from ngraph.ops.computation import ComputationOp, computation
 from ngraph.ops.control import PrintOp, cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
-from ngraph.ops.creation import arange, eye, full, linspace, ones, zeros
 from ngraph.ops.ctc import ctc
-from ngraph.ops.deconvolution import deconv, deconvolution
-from ngraph.ops.distributions import categorical, gamma, gumbel, poisson, truncated_normal
 from ngraph.ops.elementwise import (
     absolute,
     add,
@@ -102,7 +100,6 @@ from ngraph.ops.elementwise import (
     tanh,
     where,
 )
-from ngraph.ops.fourier import fft, ifft, irfft, rfft, stft
 from ngraph.ops.functions import (
     acos,
     acosh,
@@ -130,9 +127,6 @@ from ngraph.ops.functions import (
 from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, scatter_add, take
 from ngraph.ops.linear import contract, dot, linear_map_axes
 from ngraph.ops.losses import cross_entropy_binary, cross_entropy_binary_inner, cross_entropy_multi, softmax
-from ngraph.ops.moving import cross, diag, kron, outer, pad, pixel_shuffle, repeat, roll, split, tile, trace, tril, triu, unfold, unstack
-from ngraph.ops.normalisation import batch_norm, dropout, glu, group_norm, layer_norm, rms_norm
-from ngraph.ops.notation import einsum, rearrange
 from ngraph.ops.pooling import avg_pool, max_pool, pooling
 from ngraph.ops.random import bernoulli, normal, permutation, randint, uniform
 from ngraph.ops.rearrange import (
@@ -154,7 +148,6 @@ from ngraph.ops.rearrange import (
     unflatten,
 )
 from ngraph.ops.reduce import L1_norm, L2_norm, batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
-from ngraph.ops.resampling import grid_sample, interpolate
 from ngraph.ops.selection import nonzero, top_k
 from ngraph.ops.sorting import argmax, argmin, cummax, cummin, cumprod, cumsum, sort
 from ngraph.ops.special import digamma, erfinv, lgamma, trigamma
@@ -169,25 +162,70 @@ from ngraph.ops.spellings import (
     slice_axis,
 )
 from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequential, temporary, value_of, variable
-from ngraph.ops.statistics import (
-    all,
-    any,
-    argsort,
-    bincount,
-    histogram,
-    logcumsumexp,
-    median,
-    norm,
-    quantile,
-    searchsorted,
-    segment_max,
-    segment_mean,
-    segment_sum,
-    std,
-    unique,
-    var,
-)
 from ngraph.ops.writing import fill, init_tensor, set_item
+
+if _TYPE_CHECKING:
+    from ngraph.autodiff.batching import vmap
+    from ngraph.autodiff.functions import grad, hessian, hvp, jacobian, value_and_grad
+    from ngraph.ops import linalg
+    from ngraph.ops.creation import arange, eye, full, linspace, ones, zeros
+    from ngraph.ops.deconvolution import deconv, deconvolution
+    from ngraph.ops.distributions import categorical, gamma, gumbel, poisson, truncated_normal
+    from ngraph.ops.fourier import fft, ifft, irfft, rfft, stft
+    from ngraph.ops.moving import (
+        cross,
+        diag,
+        kron,
+        outer,
+        pad,
+        pixel_shuffle,
+        repeat,
+        roll,
+        split,
+        tile,
+        trace,
+        tril,
+        triu,
+        unfold,
+        unstack,
+    )
+    from ngraph.ops.normalisation import batch_norm, dropout, glu, group_norm, layer_norm, rms_norm
+    from ngraph.ops.notation import einsum, rearrange
+    from ngraph.ops.resampling import grid_sample, interpolate
+    from ngraph.ops.statistics import (
+        all,
+        any,
+        argsort,
+        bincount,
+        histogram,
+        logcumsumexp,
+        median,
+        norm,
+        quantile,
+        searchsorted,
+        segment_max,
+        segment_mean,
+        segment_sum,
+        std,
+        unique,
+        var,
+    )
+
+_LATE = {  # functions of modules without records of ops, which are loaded on first use
+    "ngraph.ops": "linalg",
+    "ngraph.autodiff.batching": "vmap",
+    "ngraph.autodiff.functions": "grad hessian hvp jacobian value_and_grad",
+    "ngraph.ops.creation": "arange eye full linspace ones zeros",
+    "ngraph.ops.deconvolution": "deconv deconvolution",
+    "ngraph.ops.distributions": "categorical gamma gumbel poisson truncated_normal",
+    "ngraph.ops.fourier": "fft ifft irfft rfft stft",
+    "ngraph.ops.moving": "cross diag kron outer pad pixel_shuffle repeat roll split tile trace tril triu unfold unstack",
+    "ngraph.ops.normalisation": "batch_norm dropout glu group_norm layer_norm rms_norm",
+    "ngraph.ops.notation": "einsum rearrange",
+    "ngraph.ops.resampling": "grid_sample interpolate",
+    "ngraph.ops.statistics": "all any argsort bincount histogram logcumsumexp median norm quantile searchsorted segment_max segment_mean "
+    "segment_sum std unique var",
+}
 
 _opdef.seal()
 
@@ -486,7 +524,19 @@ __all__ = [
     "zeros",
 ]
 
-for _name in __all__:
-    if isinstance(_function := globals().get(_name), _FunctionType):
-        globals()[_name] = _checked(_function)
-_methods.install({_name: globals()[_name] for _name in __all__})
+
+def _find(name: str) -> _Any:
+    """Returns a public function, with checks, once it is first looked up. Raises AttributeError for another name."""
+    found = _unchecked.get(name)
+    if found is None:
+        if name not in _places:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(__import__(_places[name], fromlist=[name]), name)
+    return globals().setdefault(name, _checked(found) if isinstance(found, _FunctionType) else found)
+
+
+_unchecked = {_name: globals().pop(_name) for _name in __all__ if isinstance(globals().get(_name), _FunctionType)}
+_places = {_name: _module for _module, _names in _LATE.items() for _name in _names.split()}
+if not _TYPE_CHECKING:
+    __getattr__ = _find
+_methods.install({_name: globals()[_name] for _name in __all__ if _name in globals()}, dict.fromkeys({**_unchecked, **_places}, _find))

@@ -10,7 +10,5 @@ Words: docs/glossary.md.
 from ngraph.autodiff import checkpoint as _checkpoint  # gives its record its gradient
 from ngraph.autodiff import control as _control  # gives the records of scan and cond their gradients
 from ngraph.autodiff.backward import deriv, fit, jvp, vjp
-from ngraph.autodiff.batching import vmap
-from ngraph.autodiff.functions import grad, hessian, hvp, jacobian, value_and_grad
 
-__all__ = ["deriv", "fit", "grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = ["deriv", "fit", "jvp", "vjp"]

@@ -5,7 +5,6 @@ Errors of the operating system are reported with the user's own path.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -14,12 +13,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from ngraph.errors import FileError
+from ngraph.parts.deferred import deferred
 
 try:
     import fcntl
 except ImportError:  # without file locks, temporary files of killed savers stay
     fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
+difflib = deferred("difflib")  # for a file that is not there
 TEMPORARY = r"\.{}(\.[0-9a-f]{{12}}\.safetensors)?\.[0-9a-f]{{16}}\.tmp"  # temporary names of a file, or of the arrays beside it
 
 

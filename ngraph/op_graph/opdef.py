@@ -236,12 +236,14 @@ def register(record: OpDef, **facts: Any) -> OpDef:
     """
     if record.name in REGISTRY:
         raise ValueError(f"an op record {record.name!r} is registered already")
-    misspelt = {f: meant for f in facts if f not in OPS.columns and (meant := _meant(f, len(OPS.columns)))}
+    where = record.where or _module_line()
+    unknown = [] if where.startswith(HOME) else [f for f in facts if f not in OPS.columns]  # rooms that are not loaded declare some, too
+    misspelt = {f: meant for f in unknown if (meant := _meant(f, len(OPS.columns)))}
     if misspelt:
         raise ValueError(f"op {record.name}: {', '.join(f'{f} is not a fact; did you mean {meant}?' for f, meant in misspelt.items())}")
     if record.lower is not None:
         record.core = False
-    record.where = record.where or _module_line()
+    record.where = where
     OPS.fill(record.name, **facts)
     REGISTRY[record.name] = record
     return record

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as safetensors_bytes
 
 from ngraph.errors import GraphError, Line, NgraphError, ParseError, show_line
 from ngraph.op_graph import expr
@@ -29,8 +27,10 @@ from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
 from ngraph.op_graph.files import saving, told, write_whole
 from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import find
+from ngraph.parts.deferred import deferred
 from ngraph.parts.walk import post_order
 
+safetensors, for_numpy = deferred("safetensors"), deferred("safetensors.numpy")  # for graphs that are saved
 FORMAT = 1
 DUALS = 100  # dual levels that a file may contain
 SIMPLE = frozenset((bool, int, float, str, type(None)))
@@ -355,7 +355,7 @@ def write_json(path: str | os.PathLike[str], data: dict[str, Any], arrays: Mappi
             plain = {n: a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for n, a in arrays.items()}
             ready = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in plain.items()}
             types = json.dumps({n: as_dtype(a.dtype).name for n, a in arrays.items()})
-            write_whole(os.path.join(os.path.dirname(place), data["beside"]), safetensors_bytes(ready, metadata={"dtypes": types}))
+            write_whole(os.path.join(os.path.dirname(place), data["beside"]), for_numpy.save(ready, metadata={"dtypes": types}))
         write_whole(place, json.dumps(data, allow_nan=False).encode())
         if old is not None and os.path.exists(old):
             os.unlink(old)
@@ -392,10 +392,10 @@ def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]
         fix = f"move the two files together, {own} and {own}.*.safetensors, or write it again"
         raise ParseError(f"the arrays of {own} do not lie beside it, where it says", fix=fix)
     try:
-        with safe_open(os.path.join(os.path.dirname(path), name), framework="np") as tensors:
+        with safetensors.safe_open(os.path.join(os.path.dirname(path), name), framework="np") as tensors:
             types = json_of((tensors.metadata() or {}).get("dtypes", "{}"))
             return data, {n: _typed_view(tensors.get_tensor(n), types.get(n)) for n in tensors.keys()}
-    except (SafetensorError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except (safetensors.SafetensorError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise ParseError(f"{name}, the arrays of {os.path.basename(path)}, cannot be read: {_short(str(e))}") from e
 
 

@@ -77,10 +77,22 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def install(functions: Mapping[str, Any]) -> None:
-    """Gives ops the methods of the table whose functions are among these."""
+class _LateMethod:
+    """A method of ops whose function is looked up when the method first is."""
+
+    def __init__(self, name: str, function: str, find: Callable[[str], Any]):
+        self.name, self.function, self.find = name, function, find
+
+    def __get__(self, x: Op | None, owner: Any = None) -> Any:
+        setattr(Op, self.name, made := _method(self.name, self.find(self.function)))
+        return made.__get__(x, owner)
+
+
+def install(functions: Mapping[str, Any], late: Mapping[str, Callable[[str], Any]] = {}) -> None:
+    """Gives ops the methods of the table whose functions are among these; `late` ones are found by a function of their name."""
     for name, function in METHODS.items():
         if function in functions:
             setattr(Op, name, _method(name, functions[function]))
-    order = functions["axes_with_order"]
-    Op.T = property(lambda x: order(x, x.axes[::-1]), doc="The op with its axes in reversed order; the duals are `x.axes.T`.")  # type: ignore[assignment]  # its declaration is for readers
+        elif function in late:
+            setattr(Op, name, _LateMethod(name, function, late[function]))
+    Op.T = property(lambda x: x.transpose(x.axes[::-1]), doc="The op with its axes in reversed order; the duals are `x.axes.T`.")  # type: ignore[assignment]  # its declaration is for readers

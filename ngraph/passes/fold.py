@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import BoundsError, UnsupportedError
-from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import SMALL as BY_VALUE
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr, ExprLike, Leaf, Run
 from ngraph.op_graph.opdef import REGISTRY
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 
+numpy_ops = deferred("ngraph.numpy_ops")  # most programs have nothing to fold
 MAX_GROWN_CONSTANT_BYTES = 64 * 1024  # bytes: a folded constant above this must not be larger than its inputs
 MAX_BROADCAST_ELEMENTS = 1 << 20  # elements: a broadcast number is not materialised beyond this to compute with it
 
@@ -32,7 +33,7 @@ def fold(program: Program) -> Program:
     integers to wider numbers stay, since they show that products of such values are integers, and small.
     Results of over 64 bytes are held by reference.
     """
-    return fold_with(program, lambda one, arrays: evaluate(one, _declared, arrays))
+    return fold_with(program, lambda one, arrays: numpy_ops.evaluate(one, _declared, arrays))
 
 
 def fold_with(program: Program, evaluate: Evaluate) -> Program:

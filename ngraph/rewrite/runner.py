@@ -10,15 +10,18 @@ from ngraph.config import config
 from ngraph.errors import ProgramError
 from ngraph.op_graph.memory import no_collection
 from ngraph.parts import runner
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import BrokenForm, PassError, Ran, form, part
 from ngraph.program.program import Program
 from ngraph.program.text import text
-from ngraph.program.verify import verify
 from ngraph.rewrite.trace import RewriteTrace, tracing
+
+verification = deferred("ngraph.program.verify")
 
 
 def _verify(program: Program) -> Program:
-    return verify(program, body=bool(part()))
+    verified: Program = verification.verify(program, body=bool(part()))
+    return verified
 
 
 form(Program, "program", "steps", size=lambda p: len(p.steps), text=text, verify=_verify, broken=ProgramError)

@@ -64,9 +64,15 @@ _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
 
 def digest(*parts: bytes) -> bytes:
     """Returns one hash of several parts."""
+    return digest_of(parts)
+
+
+def digest_of(parts: Iterable[bytes]) -> bytes:
+    """Returns the hash of parts that come one by one, so that they need not be in memory together."""
     h = hashlib.blake2b(digest_size=HASH)
     for part in parts:
-        h.update(len(part).to_bytes(8, "little") + part)
+        h.update(len(part).to_bytes(8, "little"))
+        h.update(part)
     return h.digest()
 
 
@@ -98,7 +104,7 @@ def sources() -> bytes:
         key = digest(repr(found).encode())
         noted = None if folder is None else folder.read("sources", key)
         if noted is None or len(noted) != HASH:
-            noted = digest(*contents(found))
+            noted = digest_of(contents(found))
             if folder is not None and newest(found) < time.time_ns() - COARSE:
                 folder.put("sources", {key: noted})
         return noted

@@ -32,7 +32,6 @@ from ngraph.parts.runner import Ran, watching
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
-from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, miscounted, unwritable, written
 from ngraph.runtime.host.entry import PLAIN, ArrayForms, held
 from ngraph.runtime.interrupts import interrupts
@@ -42,7 +41,7 @@ if TYPE_CHECKING:  # loaded by transformers that cache compiled programs
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
     from ngraph.runtime.profile import Profile
 
-nans = deferred("ngraph.runtime.nans")
+dump, nans = deferred("ngraph.runtime.dump"), deferred("ngraph.runtime.nans")
 TIMED = 3  # calls that are timed to find out whether a program is short
 
 

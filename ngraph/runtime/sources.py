@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from importlib.machinery import all_suffixes
 
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -35,13 +36,12 @@ def modules() -> Modules:
     return dict(sorted(found.items()))
 
 
-def contents(found: Modules) -> list[bytes]:
-    """Returns path and content of each, in turn. Raises OSError."""
-    parts = []
+def contents(found: Modules) -> Iterator[bytes]:
+    """Yields path and content of each, in turn. Raises OSError."""
     for path in found:
+        yield path.encode()
         with open(os.path.join(HOME, path), "rb") as file:
-            parts += [path.encode(), file.read()]
-    return parts
+            yield file.read()
 
 
 def newest(found: Modules) -> int:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
@@ -36,8 +36,12 @@ from ngraph.tensors.graph import Arg, PiecewisePart, ScalarConstant, TensorGraph
 from ngraph.tensors.index import Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+fractions = deferred("fractions")
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
-Matrix = tuple[tuple[Fraction, ...], ...]
+Matrix = tuple[tuple["Fraction", ...], ...]
 
 
 class Along(NamedTuple):
@@ -228,25 +232,25 @@ def _parameters(graph: GraphEditor, r: Read) -> bool:
 @functools.cache
 def matrices(m: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
     """Returns A (m rows), G (a row for each point) and B, with y = A (G g * B d)."""
-    points = [Fraction(p) for p in POINTS[: m + taps - 2]]
+    points = [fractions.Fraction(p) for p in POINTS[: m + taps - 2]]
     last = len(points)
 
     def powers(n: int) -> list[list[Fraction]]:
-        return [[p**k for k in range(n)] for p in points] + [[Fraction(k == n - 1) for k in range(n)]]
+        return [[p**k for k in range(n)] for p in points] + [[fractions.Fraction(k == n - 1) for k in range(n)]]
 
     a = powers(m)
-    scale = [math.prod([p - q for q in points if q != p]) for p in points] + [Fraction(1)]
+    scale = [math.prod([p - q for q in points if q != p]) for p in points] + [fractions.Fraction(1)]
     g = [[x / s for x in row] for row, s in zip(powers(taps), scale, strict=True)]
     b = [_polynomial([q for q in points if q != p]) for p in points] + [_polynomial(points)]
-    rows = [tuple(row + [Fraction(0)] * (last + 1 - len(row))) for row in b]
+    rows = [tuple(row + [fractions.Fraction(0)] * (last + 1 - len(row))) for row in b]
     return tuple(zip(*a, strict=True)), tuple(map(tuple, g)), tuple(rows)
 
 
 def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
     """Returns the coefficients of the product of all x - root, the lowest first."""
-    made = [Fraction(1)]
+    made = [fractions.Fraction(1)]
     for r in roots:
-        made = [a - r * b for a, b in zip([Fraction(0), *made], [*made, Fraction(0)], strict=True)]
+        made = [a - r * b for a, b in zip([fractions.Fraction(0), *made], [*made, fractions.Fraction(0)], strict=True)]
     return made
 
 
@@ -261,8 +265,8 @@ def _combined(graph: GraphEditor, rows: Matrix, args: Sequence[Arg], axes: tuple
             if j in pairs:
                 k = pairs[j]
                 terms += [graph.elem(op, args[j], args[k], axes=axes, dtype=dtype) for op in ("add", "subtract")]
-                made += [tuple([a if a == b else Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
-                made += [tuple([a if a != b else Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
+                made += [tuple([a if a == b else fractions.Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
+                made += [tuple([a if a != b else fractions.Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
             elif j not in pairs.values():
                 terms.append(args[j])
                 made.append(column)
@@ -276,7 +280,7 @@ def _combined(graph: GraphEditor, rows: Matrix, args: Sequence[Arg], axes: tuple
             found[j] = _total(graph, row, args, axes, dtype)
             continue
         other = rows[twins[j]]
-        parts = [[a if (a == b) == same else Fraction(0) for a, b in zip(row, other, strict=True)] for same in (True, False)]
+        parts = [[a if (a == b) == same else fractions.Fraction(0) for a, b in zip(row, other, strict=True)] for same in (True, False)]
         x, y = (_total(graph, p, args, axes, dtype) for p in parts)
         found[j] = graph.elem("add", x, y, axes=axes, dtype=dtype)
         found[twins[j]] = graph.elem("subtract", x, y, axes=axes, dtype=dtype)

@@ -34,7 +34,6 @@ from ngraph.passes import default_passes
 from ngraph.program.lower import lower, unique
 from ngraph.program.program import Program, Step
 from ngraph.rewrite.runner import run as run_passes
-from ngraph.runtime import weights
 from ngraph.runtime.computation import Computation, Executable, ResultForm
 from ngraph.runtime.host.entry import ArrayForms
 from ngraph.runtime.state import Alone, Device, StateArrays
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
     from ngraph.runtime.packed import PackedComputation
 
-packing = deferred("ngraph.runtime.packed")
+packing, weights = deferred("ngraph.runtime.packed"), deferred("ngraph.runtime.weights")
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
 GROUP = "ngraph.transformers"

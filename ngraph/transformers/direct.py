@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ngraph.numpy_ops import translate, walk
-from ngraph.passes.dim_orders import dim_orders
+from ngraph.parts.deferred import deferred
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable
 from ngraph.transformers.base import Transformer
+
+numpy_ops, orders = deferred("ngraph.numpy_ops"), deferred("ngraph.passes.dim_orders")
 
 
 class DirectTransformer(Transformer):
@@ -15,5 +16,5 @@ class DirectTransformer(Transformer):
     name = "direct"
 
     def compile(self, program: Program) -> Executable:
-        made = translate(program, dim_orders)
-        return Executable(walk(made.lines), memory=made.memory)
+        made = numpy_ops.translate(program, orders.dim_orders)
+        return Executable(numpy_ops.walk(made.lines), memory=made.memory)

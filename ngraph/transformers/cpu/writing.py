@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ngraph.codegen.deduplication import moved
 from ngraph.codegen.kernel import lower
@@ -20,7 +20,6 @@ from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit, worker
-from ngraph.runtime.tune import Picks, picks, tune
 from ngraph.schedule.cores import share_out
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
@@ -29,6 +28,10 @@ from ngraph.targets import Cpu
 from ngraph.targets.tuning import MAX_QUICK_SECONDS
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
 
+if TYPE_CHECKING:
+    from ngraph.runtime.tune import Picks
+
+tuning = deferred("ngraph.runtime.tune")
 schedule_text, schedule_verify = deferred("ngraph.schedule.text"), deferred("ngraph.schedule.verify")
 
 __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "share_out", "texts"]
@@ -38,7 +41,7 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
     """Writes and compiles the kernels of a plan, equal ones once. `tuned`: with measured schedules."""
     own = cache()
     if tuned:
-        tune(every(plan), target)
+        tuning.tune(every(plan), target)
     made: dict[Plan, dict[PlanStep, tuple[CompiledKernel, ...]]] = {}
     known: dict[tuple[bytes, bool], tuple[CompiledKernel, Shape]] = {}
 
@@ -127,7 +130,8 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
 def picked(plan: Plan, kernel: Kernel, target: Cpu, tuned: bool) -> Picks:
     """Returns the schedules of a kernel that take the place of the cheapest: measured ones, or scalars where it is short and runs once."""
     if kernel in plan.steps:
-        return picks(plan, kernel, target) if tuned else {}
+        found: Picks = tuning.picks(plan, kernel, target) if tuned else {}
+        return found
     found = {view: scalar(view, target) for view in schedule_kernel(plan, kernel, target).searched}
     return found if seconds(schedule_kernel(plan, kernel, target, found)) < MAX_QUICK_SECONDS else {}
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len, Run
+from ngraph.parts.deferred import deferred
 from ngraph.passes.dim_orders import dim_orders
 from ngraph.plan.kernels import Buffer, OpaqueOp
 from ngraph.program.program import Program, Step, Value
 from ngraph.tensors.index import Load
+
+numpy_ops = deferred("ngraph.numpy_ops")
 
 
 def run_opaque_op(scope: Any, step: OpaqueOp) -> None:
@@ -60,5 +62,5 @@ def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[An
         token_out=next((values[b] for b in step.results if b.dtype.np is None), None),
     )
     given = [np.array(a) for a in arrays if a is not None]  # a host call may keep its arguments
-    got: dict[Buffer, Any] = dict(zip(real, evaluate(program, dim_orders, given), strict=True))
+    got: dict[Buffer, Any] = dict(zip(real, numpy_ops.evaluate(program, dim_orders, given), strict=True))
     return [got.get(b) for b in step.results]

@@ -19,20 +19,20 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import OutOfMemoryError
-from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
+from ngraph.parts.deferred import deferred
 from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST
 from ngraph.tensors.index import Load, loads
-from ngraph.transformers.executable.callbacks import run_opaque_op
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step
 from ngraph.transformers.executable.device import DeviceMemory, KernelDevice
 from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real, root
 from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, Address, ConstantRegion, Place, Table, Word
 
+numpy_ops, callbacks = deferred("ngraph.numpy_ops"), deferred("ngraph.transformers.executable.callbacks")
 HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
 LARGE_ARENA = 1 << 27  # bytes from which on an arena is made a quarter larger than needed, and not twice as large
@@ -478,10 +478,10 @@ class BufferAddresses:
     def refuse(self, step: OpaqueOp) -> None:
         """Raises the error that a check has found."""
         axis, *about = step.attrs.values()
-        check_bounds(self.array(step.inputs[0]), self.length(axis), *about)
+        numpy_ops.check_bounds(self.array(step.inputs[0]), self.length(axis), *about)
 
     def routine(self, step: OpaqueOp) -> None:
-        run_opaque_op(self, step)
+        callbacks.run_opaque_op(self, step)
 
     def late(self, step: Control) -> None:
         """A loop or branch whose lengths have become known: a table of its own, for this time."""
