@@ -14,7 +14,7 @@ from ngraph.program.lower import unique
 from ngraph.program.program import Program, run_values
 from ngraph.runtime.computation import Executable
 from ngraph.transformers import Transformer
-from ngraph.transformers.numpy import RESERVED
+from ngraph.transformers.printed import RESERVED
 
 SPACE = {"np": np, "erf": math.erf, "inf": math.inf, "nan": math.nan}
 ANY = {"where": "{1} if {0} else {2}", "broadcast": "{}", "rename": "{}", "maximum": "np.maximum({}, {})", "minimum": "np.minimum({}, {})"}
