@@ -83,6 +83,8 @@ def text(doc: str) -> str:
 def _methods(cls: type) -> list[str]:
     """Returns the public methods and properties that a class adds, one line each."""
     found = []
+    for name in [n for n in vars(cls) if n[0] != "_"]:
+        getattr(cls, name)  # methods whose function is looked up on first use replace themselves, in their place
     for name, thing in vars(cls).items():
         plain = thing.__func__ if isinstance(thing, staticmethod | classmethod) else thing
         doc = (cleandoc(getattr(plain, "__doc__", None) or "")).split("\n\n")[0].replace("\n", " ")
