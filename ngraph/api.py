@@ -44,7 +44,9 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import NameScope, make_name_scope, metadata, name_scope, with_name_scope, with_op_metadata
 from ngraph.op_graph.op import Op
+from ngraph.ops import factorisation as _factorisation  # noqa: F401  its ops have records, as those of spectral: `linalg` is late
 from ngraph.ops import methods as _methods
+from ngraph.ops import spectral as _spectral  # noqa: F401
 from ngraph.ops.activations import clip, elu, gelu, hardswish, leaky_relu, mish, prelu, silu, softplus
 from ngraph.ops.attention import attention, log_softmax, logsumexp
 from ngraph.ops.checkpoint import checkpoint
@@ -53,6 +55,7 @@ from ngraph.ops.computation import ComputationOp, computation
 from ngraph.ops.control import PrintOp, cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.ctc import ctc
+from ngraph.ops.distributions import categorical, gamma, gumbel, poisson, truncated_normal
 from ngraph.ops.elementwise import (
     absolute,
     add,
@@ -170,7 +173,6 @@ if _TYPE_CHECKING:
     from ngraph.ops import linalg
     from ngraph.ops.creation import arange, eye, full, linspace, ones, zeros
     from ngraph.ops.deconvolution import deconv, deconvolution
-    from ngraph.ops.distributions import categorical, gamma, gumbel, poisson, truncated_normal
     from ngraph.ops.fourier import fft, ifft, irfft, rfft, stft
     from ngraph.ops.moving import (
         cross,
@@ -217,7 +219,6 @@ _LATE = {  # functions of modules without records of ops, which are loaded on fi
     "ngraph.autodiff.functions": "grad hessian hvp jacobian value_and_grad",
     "ngraph.ops.creation": "arange eye full linspace ones zeros",
     "ngraph.ops.deconvolution": "deconv deconvolution",
-    "ngraph.ops.distributions": "categorical gamma gumbel poisson truncated_normal",
     "ngraph.ops.fourier": "fft ifft irfft rfft stft",
     "ngraph.ops.moving": "cross diag kron outer pad pixel_shuffle repeat roll split tile trace tril triu unfold unstack",
     "ngraph.ops.normalisation": "batch_norm dropout glu group_norm layer_norm rms_norm",

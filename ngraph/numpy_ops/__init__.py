@@ -10,8 +10,9 @@ Words: docs/glossary.md.
 
 from ngraph.numpy_ops import reindex, table
 from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Use, Variable, VariableRef, bytes_of, used
-from ngraph.numpy_ops.translate import LINES, NUMPY, Translation, Translator, translate
+from ngraph.numpy_ops.translate import LINES, Translation, Translator, translate
 from ngraph.numpy_ops.walk import LineRunner, check_bounds, evaluate, function, walk
+from ngraph.op_graph.opdef import NUMPY
 
 __all__ = [
     "LINES",

@@ -7,11 +7,12 @@ from typing import Any
 
 from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops.lines import CallLine, Dims, Name, Use, Variable, VariableRef
-from ngraph.numpy_ops.translate import LINES, NUMPY, Translator, exact, real
+from ngraph.numpy_ops.translate import LINES, Translator, exact, real
 from ngraph.op_graph.arrays import ArrayRef, settled
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
+from ngraph.op_graph.opdef import NUMPY
 from ngraph.program.program import AxisId, Program, Step, Value
 
 # ---- element by element ------------------------------------------------------------------------------------

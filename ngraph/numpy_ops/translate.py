@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +14,11 @@ from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, Run
 from ngraph.op_graph.op import Origin
-from ngraph.op_graph.opdef import OPS
+from ngraph.op_graph.opdef import NUMPY, OPS
 from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Orders = Callable[[Program], Mapping[Value, Dims]]
-NUMPY: Column[Any] = OPS.column(
-    "numpy", (str, FunctionType), "", "an elementwise op in NumPy: `np.tanh`, the name of one of `numpy_functions`, or a function of arrays"
-)
 LINES: Column[Any] = OPS.column("numpy_lines", Callable, None, "(translator, step, **attributes): a step as lines of NumPy calls")
 
 

@@ -12,10 +12,11 @@ import numpy as np
 from ngraph import numpy_functions
 from ngraph.errors import BoundsError
 from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Variable, used
-from ngraph.numpy_ops.translate import NUMPY, Orders, translate
+from ngraph.numpy_ops.translate import Orders, translate
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
+from ngraph.op_graph.opdef import NUMPY
 from ngraph.ops.control import HOST_CALLS
 from ngraph.parts.storage import lifetimes
 from ngraph.program.program import Program

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from inspect import Parameter, Signature
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 from ngraph.errors import ArgumentTypeError, AxisError, nearest, show_line
@@ -27,6 +27,9 @@ COST: Column[int] = OPS.column("cost", int, 1, "vector instructions that one ele
 ONNX: Column[str] = OPS.column("onnx", str, "", "the op of ONNX that means the same")
 TORCH: Column[str] = OPS.column("torch", str, "", "the op of PyTorch that means the same")
 LIBRARY: Column[str] = OPS.column("library", str, "", "the library that computes it on the host, of an op without machine code")
+NUMPY: Column[Any] = OPS.column(
+    "numpy", (str, FunctionType), "", "an elementwise op in NumPy: `np.tanh`, the name of one of `numpy_functions`, or a function of arrays"
+)
 EXAMPLE: Column[str] = OPS.column("example", str, "", "a call and what it prints, for help; elementwise ops have one without")
 TENSORFLOW: Column[str] = OPS.column("tensorflow", str, "", "the op of TensorFlow that means the same")
 
