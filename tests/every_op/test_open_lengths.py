@@ -48,12 +48,13 @@ def records():
 
 def every():
     """(record, dtype, check, target); target "" is the transformer cpu as it is."""
-    found = [(r, d, "value", "") for r, d in (sorted({(r, d) for r, d, _ in cells.cells("value")}) if WHOLE else records())]
+    valued = sorted({(r, d) for r, d, _ in cells.cells("value")}) if WHOLE else records()
+    found = [(r, d, "value", "") for r, d in valued]
     steep = [(r, "float32") for r in cells.RECORDS if cells.is_there(cells.RECORDS[r], "gradient")]
     found += [(r, d, "gradient", "") for r, d in (steep if WHOLE else steep[::FEW_GRADIENTS])]
     for k, target in enumerate(TARGETS):
         step = 1 if WHOLE else FEW_EMULATED if target == "aarch64" else FEW_TARGETS
-        found += [(r, d, "value", target) for r, d in records()[k::step]]
+        found += [(r, d, "value", target) for r, d in (valued if WHOLE else records()[k::step])]
     return found
 
 
