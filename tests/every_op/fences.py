@@ -7,6 +7,7 @@
 import contextlib
 import ctypes
 import mmap
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -23,7 +24,7 @@ WIDTH, BYTE, EMPTY = 256, 0xA7, 0xFF
 
 class Fences:
     def __init__(self, side=None):
-        self.side, self.memory = side, []  # what lies between fences, with them
+        self.side, self.memory = side, []  # what lies between fences, with them, as long as somebody else holds it
 
     def pages(self, size, alignment):
         page, room = mmap.PAGESIZE, -(-max(size, 1) // alignment) * alignment
@@ -42,7 +43,7 @@ class Fences:
         start = -(-(raw.ctypes.data + WIDTH) // alignment) * alignment - raw.ctypes.data
         made = raw[start : start + size]
         made[...] = EMPTY
-        self.memory.append((raw, start, size))
+        self.memory.append((weakref.ref(raw), start, size))
         return made
 
     def alloc(self, size):
@@ -59,9 +60,12 @@ class Fences:
         return made
 
     def check(self):
-        for raw, start, size in self.memory:
+        for held, start, size in self.memory:
+            if (raw := held()) is None:
+                continue
             torn = [k - start for k in np.flatnonzero(raw != BYTE) if not start <= k < start + size] if self.torn(raw, start, size) else []
             assert not torn, f"{len(torn)} bytes beside a buffer of {size} bytes were written, the first at {torn[0]}"
+        self.memory = [kept for kept in self.memory if kept[0]() is not None]
 
     @staticmethod
     def torn(raw, start, size):
@@ -71,9 +75,10 @@ class Fences:
         b = root(b)
         if b in scope.named:
             return scope.named[b]
-        holder = scope.bound.shared if b.storage == "once" and scope.bound.outer is None else scope.bound
+        constant = b in scope.bound.constants
+        holder = scope.bound.shared if constant or b.storage == "once" and scope.bound.outer is None else scope.bound
         own = holder.__dict__.setdefault("fenced", {})
-        if b in scope.bound.constants:
+        if constant:
             if b not in own:
                 own[b] = self.like(scope.bound.constants[b])
             return Address(ABSOLUTE, own[b].ctypes.data)

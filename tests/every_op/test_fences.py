@@ -30,8 +30,9 @@ def test_a_byte_outside_would_be_seen():
         made = fences.bytes(5, 1)
         np.lib.stride_tricks.as_strided(made, (6,))[5] = 0
     with pytest.raises(AssertionError, match="the first at -1"), fenced() as fences:
-        raw, start, _ = [fences.bytes(5, 1), fences.memory[0]][1]
-        raw[start - 1] = 0
+        made = fences.bytes(5, 1)
+        (held, start, _) = fences.memory[0]
+        held()[start - 1] = 0
 
 
 READS = """
