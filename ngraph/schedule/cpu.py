@@ -12,7 +12,7 @@ from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx, combine
+from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
@@ -468,9 +468,10 @@ class _StageScheduler(StageAddresses):
     def _one_loop(self) -> tuple[list[Loop], int]:
         """The reduced loops in the order in which they run, and how many of the last become one whose offsets are known beforehand."""
         early_stores = any(s.line < self.border for s in self.stage.to)
-        fixed = all(isinstance(d.extent, int) and d.extent > 0 and not d.uneven for d in self.reduced)
-        if not self.reduced or not self.reducing or early_stores or self.takes_in_order() or not fixed:
+        if not self.reduced or not self.reducing or early_stores or self.takes_in_order():
             return list(self.reduced), 0
+        if not all(isinstance(d.extent, int) and d.extent > 0 and not d.uneven for d in self.reduced):
+            return self._near_last(), 0
         early = [a for a in self.hoisted if not a.deps.isdisjoint(self.reduced)]
         fixed = self.tile.vector not in self.reduced and self.tile.across not in self.reduced
         listed = {d for d in self.reduced if all(isinstance(a.coef.get(d, 0), int) for a in early)}  # others follow from open lengths
@@ -487,6 +488,18 @@ class _StageScheduler(StageAddresses):
             k -= 1
             steps *= _certain(order[k].extent)
         return order, max(len(order) - k, 1)
+
+    def _near_last(self) -> list[Loop]:
+        """The reduced loops where a length is open, those along which what fills vectors is far apart at assumed lengths first."""
+        v = self.tile.vector
+        if v in self.reduced or self.tile.across in self.reduced or any(d.lower is not None for d in self.reduced):
+            return list(self.reduced)
+
+        def apart(d: Loop) -> float:
+            steps = [a.coef.get(d, 0) for a in self.hoisted if v in a.coef]
+            return max([abs(expr.evaluate(c, lambda x: self.kernel.plan.guess(x.of) if type(x) is Len else None)) for c in steps], default=0)
+
+        return sorted(self.reduced, key=lambda d: -apart(d))
 
     def _unroll(self, d: Loop) -> int:
         """Returns the unroll factor of a reduced loop: no two unrolled steps may read the same element, or it would stay in a register."""
