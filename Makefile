@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx open fuzz torch-ops hunt planted keras-tests bridge-tests bench-tensorflow same docs html bench neighbours sensitivity map clean
+.PHONY: help run tour test check goldens onnx open fences fuzz torch-ops hunt planted keras-tests bridge-tests bench-tensorflow same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 
 open: .venv-test/installed  ## every op's samples and gradients with open lengths at all lengths, all dtypes, all processors; SERVING=x.json: files by name
 	OPEN=all SERVING=$(or $(SERVING),all) $(PYTEST) -n $(JOBS) tests/every_op/test_open_lengths.py tests/every_op/test_serving_lengths.py
+
+fences: .venv-test/installed  ## the models of bench/serving.py at full size between guard pages, at lengths 1 to 70; SERVING=x.json: files by name
+	SERVING=$(SERVING) $(PYTEST) tests/every_op/test_serving_lengths.py
 
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
+from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
@@ -495,9 +495,11 @@ class _StageScheduler(StageAddresses):
         if v in self.reduced or self.tile.across in self.reduced or any(d.lower is not None for d in self.reduced):
             return list(self.reduced)
 
+        def assumed(leaf: Leaf) -> int | None:
+            return self.kernel.plan.guess(leaf.of) if type(leaf) is Len else None
+
         def apart(d: Loop) -> float:
-            steps = [a.coef.get(d, 0) for a in self.hoisted if v in a.coef]
-            return max([abs(expr.evaluate(c, lambda x: self.kernel.plan.guess(x.of) if type(x) is Len else None)) for c in steps], default=0)
+            return max([abs(expr.evaluate(a.coef.get(d, 0), assumed)) for a in self.hoisted if v in a.coef], default=0)
 
         return sorted(self.reduced, key=lambda d: -apart(d))
 

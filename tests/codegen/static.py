@@ -181,7 +181,7 @@ class Emulated(plans.Compiled):
 
 
 class Served(Emulated):
-    """The same in one program for all kernels, which reads them from stdin; it may write to its own code, and to what lies between buffers."""
+    """The same in one program for all kernels, which reads them from stdin; it may write to its own code, and between buffers."""
 
     emitted, running = {}, []  # by id of a kernel, which stands beside its code and so is never another one's
 
