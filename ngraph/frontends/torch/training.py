@@ -100,8 +100,16 @@ class StepSegments(Segments):
     """A graph of a loss and its gradients, with the update of each parameter from its gradient."""
 
     def __init__(
-        self, joint: private.Joint, placed: Placed, clip: Mapping[str, float | None], transformer: Any, settings: Mapping[str, Any]
+        self,
+        joint: private.Joint,
+        placed: Placed,
+        clip: Mapping[str, float | None],
+        transformer: Any,
+        settings: Mapping[str, Any],
+        batches: int,
+        updates: bool,
     ):
+        self.batches, self.updates = batches, updates
         inputs = [n for n in joint.graph.graph.nodes if n.op == "placeholder"]
         self.placed, self.clip = placed, dict(clip)
         self.gradients = [(k, inputs[k], g) for k, g in enumerate(joint.gradients) if g is not None]
@@ -116,21 +124,30 @@ class StepSegments(Segments):
                 self.reading.hole(inputs[k])
             axes = self.reading.holes[inputs[k]][0].axes
             self.states.append({name: self._state(own[name], axes, f"{inputs[k].name}_{name}") for name in placed.names[k]})
-        self.extra = [*[op for own in self.states for op in own.values()], self.hyper]
+        self.sums = {} if batches == 1 else {k: self._sum(self.reading.holes[node][0], node.name) for k, node, _ in self.gradients}
+        self.extra = [*self.sums.values(), *[op for own in self.states for op in own.values()], self.hyper]
 
     def _state(self, t: torch.Tensor, axes: Any, name: str) -> Op:
         """Returns the placeholder of a tensor of the optimizer's: where it has the parameter's length, with the parameter's axis."""
         own = [a if n == a.length else self.reading.g.fresh(n) for a, n in zip(axes, t.shape, strict=False)] if t.ndim else []
         return placeholder(own, dtype=kinds.OURS[t.dtype], name=name)
 
+    def _sum(self, p: Op, name: str) -> Op:
+        """Returns the placeholder of the gradients of the batches before, added up."""
+        return placeholder(p.axes, dtype=p.dtype, name=f"{name}_sum")
+
     def besides(self, reading: Reading) -> dict[Any, Any]:
-        """See `Segments.besides`: the new parameters and state."""
+        """See `Segments.besides`: the new parameters and state, or the gradients added up."""
         holes = {k: reading.holes[node][0] for k, node, _ in self.gradients}
         gradients = {k: reading.like(gradient, holes[k]) for k, _, gradient in self.gradients}
+        if self.sums:
+            gradients = {k: self.sums[k] + e.cast(g, self.sums[k].dtype) / self.batches for k, g in gradients.items()}
+            if not self.updates:
+                return {self.sums[k]: g for k, g in gradients.items()}
         gradients = self._clipped(gradients)
         placed, many = self.placed, len(self.placed.scalars)
         each = [{name: self._scalar(k * many + n) for n, name in enumerate(placed.scalars)} for k in range(len(placed.classes))]
-        made: dict[Any, Any] = {}
+        made: dict[Any, Any] = {op: e.filled(0, op.axes, op.dtype) for op in self.sums.values()}
         for k, which in enumerate(placed.of):
             group = placed.optimizer.param_groups[placed.places[k]]
             if k not in gradients:
@@ -168,7 +185,8 @@ class StepSegments(Segments):
 class CompiledStep:
     """A training step: call it with a batch, and it gives the loss before the update, which it makes. See `compile_step`."""
 
-    def __init__(self, model: Any, loss: Any, optimizer: torch.optim.Optimizer, clip: Mapping[str, float | None], given: Mapping[str, Any]):
+    def __init__(self, model: Any, loss: Any, optimizer: Any, clip: Mapping[str, float | None], batches: int, given: Mapping[str, Any]):
+        self.batches, self.added, self.sums = batches, 0, dict[torch.Tensor, torch.Tensor]()  # of gradients, by parameter
         self.model, self.optimizer, self.clip, self.given = model, optimizer, clip, given
         rule_of(optimizer)
         self.trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -177,7 +195,9 @@ class CompiledStep:
     def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         with torch.enable_grad():
             (loss,) = self.function(*inputs, **named)
-        private.stepped(self.optimizer)
+        self.added = (self.added + 1) % self.batches
+        if not self.added:
+            private.stepped(self.optimizer)
         made: torch.Tensor = loss
         return made
 
@@ -207,21 +227,33 @@ class CompiledStep:
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
         updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
 
-        def compiled() -> Callable[[list[Any]], list[Any]]:
-            segments = StepSegments(joint, placed, self.clip, transformer_of(self.given), settings_of(self.given))
+        summed = [placed.parameters[k] for k in updated] if self.batches > 1 else []
+
+        def compiled(updates: bool) -> Callable[[list[Any]], list[Any]]:
+            how = transformer_of(self.given), settings_of(self.given), self.batches, updates
+            segments = StepSegments(joint, placed, self.clip, *how)
             made = segments.compiled()
             about.graph("step").fill(segments, made)
             return made.run
 
         def step(*arguments: Any) -> Any:
             placed.prepare()
-            form = placed.form
+            updates = self.added + 1 == self.batches
+            form = updates, placed.form
             run = runs.get(form)
             if run is None:
-                run = runs[form] = compiled()
+                run = runs[form] = compiled(updates)
+            if not self.added:
+                self.sums = {p: self.sums[p] if p in self.sums else torch.zeros_like(p, requires_grad=False) for p in summed}
+            elif len(summed) != len(self.sums) or any(p not in self.sums for p in summed):
+                raise UnsupportedError(
+                    "the batches of one update have gradients for different parameters",
+                    fix="torch.compile(model, backend='ngraph') adds up gradients in .grad",
+                )
             scalars = torch.tensor(placed.numbers(), dtype=torch.float64)
-            loss = run([*[arguments[k] for k in order], *placed.states(), scalars])
-            placed.done(updated)
+            loss = run([*[arguments[k] for k in order], *[self.sums[p] for p in summed], *placed.states(), scalars])
+            if updates:
+                placed.done(updated)
             return loss
 
         return step
@@ -269,6 +301,7 @@ def compile_step(
     *,
     clip_norm: float | None = None,
     clip_value: float | None = None,
+    batches: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> CompiledStep:
     """Returns a training step as one program: `step(x, y)` computes the loss and its gradients, updates the parameters, and gives the loss.
@@ -277,8 +310,9 @@ def compile_step(
     model gives the loss itself, or an output that has it as `.loss`. optimizer: of torch.optim, one of SGD, Adam, AdamW, Adagrad,
     RMSprop, NAdam and Adafactor; its hyperparameters are read in every call, so that schedulers work as ever.
     clip_norm, clip_value: limits as of `clip_grad_norm_` and `clip_grad_value_`. options: as of the backend.
+    batches: calls for each update, which takes the mean of their gradients, as `(loss / batches).backward()` before each step does.
     Parameters, buffers and the optimizer's state are torch's, and are written where they lie; `.grad` is neither read nor written, so that
-    each call is an update of its own: gradients of several batches are not added up, and none are scaled (GradScaler).
+    none are scaled (GradScaler).
     Raises UnsupportedError for an op that is not ours, hooks, or an optimizer without a rule; ArgumentError where nothing is trained.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -287,4 +321,6 @@ def compile_step(
     for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
         if value is not None and not value > 0:
             raise ArgumentError(f"{name} is {value!r}", fix="give a number above 0, or leave it out")
-    return CompiledStep(model, loss, optimizer, {"clip_norm": clip_norm, "clip_value": clip_value}, checked(None, options))
+    if type(batches) is not int or batches < 1:
+        raise ArgumentError(f"batches is {batches!r}", fix="give how many calls make an update, a whole number from 1")
+    return CompiledStep(model, loss, optimizer, {"clip_norm": clip_norm, "clip_value": clip_value}, batches, checked(None, options))

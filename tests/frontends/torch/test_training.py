@@ -318,3 +318,27 @@ def test_a_grad_scaler_is_no_optimizer():
     with pytest.raises(ArgumentError, match="not GradScaler") as raised:
         ng.torch.compile_step(perceptron(), torch.nn.CrossEntropyLoss(), torch.amp.GradScaler("cpu"))
     assert "bfloat16 needs no scaling" in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_gradients_of_several_batches_make_one_update(kind):
+    """Batches of two shapes; a scheduler counts updates, and the state_dicts are eager's after each call."""
+    ours, theirs = (torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    mine, wanted = kind(ours.parameters(), 0.1), kind(theirs.parameters(), 0.1)
+    loss = torch.nn.CrossEntropyLoss()
+    step = ng.torch.compile_step(ours, loss, mine, clip_norm=0.5, batches=3)
+    for k in range(9):
+        x, y = torch.randn(2 + k % 2, 4), torch.randint(0, 3, (2 + k % 2,))
+        expected = loss(theirs(x), y)
+        (expected / 3).backward()
+        if k % 3 == 2:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+            wanted.step()
+            wanted.zero_grad()
+        torch.testing.assert_close(step(x, y), expected, rtol=1e-5, atol=1e-5)
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    assert all(p.grad is None for p in ours.parameters())
+    with pytest.raises(ArgumentError, match="whole number"):
+        ng.torch.compile_step(ours, loss, mine, batches=0)
