@@ -39,6 +39,7 @@ def test_the_name_of_a_class_means_one_thing():
 
 def test_public_names_are_listed():
     """`from ngraph import *` and type checkers see the same names; the rooms behind them stay out."""
+    assert all(hasattr(ngraph, n) for n in ngraph.__all__)  # which loads those that are loaded on first use
     public = {n for n, x in vars(ngraph.api).items() if not n.startswith("_") and not inspect.ismodule(x)}
     assert all(getattr(ngraph, n) is getattr(ngraph.api, n) for n in public)
     below = {n: getattr(importlib.import_module(room), n) for n, room in ngraph._BELOW.items()}
