@@ -173,6 +173,9 @@ class FusionGroup:
         recomputed = self.recomputed
         for n in recomputed:
             shared.difference_update(n.reduced)
+        for n in self.results:  # along an axis of open length there may be no work item, and then nobody would store it
+            if n in recomputed:
+                shared.difference_update(self.open - n.space)
         shared.intersection_update(
             *[n.loopable for n in self.bound], *[r.identity_indexed for p, _, r in self.inner if p not in recomputed]
         )

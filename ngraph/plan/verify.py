@@ -95,12 +95,19 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             changing[s.target] = changing.get(s.target, frozenset()) | changes
             if type(s.target) is not Local and not changes <= _moving(s.index.values()):
                 yield f"stage {k} stores {s.target!r} at the same place in several work items"
+            absent = [a for a, _ in kernel.loops[stage.depth :] if not isinstance(plan.axes[a], int)]
+            if absent and type(s.target) is not Local and (s.target.storage == "output" or _read_elsewhere(plan, kernel, s.target)):
+                yield f"stage {k} stores {s.target!r}, which others read, in no work item where {', '.join(map(str, absent))} is 0"
         stored.update([s.target for s in stage.to])
         if not 0 <= stage.depth <= len(kernel.loops):
             yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
         still = sorted(moves[k].intersection([a for a, _ in kernel.loops[stage.depth :]]))
         if still:
             yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
+
+
+def _read_elsewhere(plan: Plan, kernel: Kernel, b: Buffer) -> bool:
+    return any(b in step.sources for step in plan.every if step is not kernel)
 
 
 def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:

@@ -191,3 +191,14 @@ def test_verify_alone_catches_a_wrong_choice_by_lengths(mistake, message):
     mistake(bounded(made)[0])
     with pytest.raises(ProgramError, match=message):
         verify(made)
+
+
+def test_what_does_not_depend_on_an_open_length_is_computed_where_it_is_0():
+    k, j, x = ng.placeholder("K=4"), ng.placeholder("J=4"), ng.placeholder("K=4 N=? J=4")
+    below = ng.less(k, j)
+    part = ng.where(below, ng.cos(x), 0.0)
+    with ngt.make_transformer_factory("cpu")() as transformer:
+        f = transformer.computation([ng.cos(ng.sum(part * ng.sin(x), "J")) * part, below], x, k, j)
+        for n in (0, 5, 0):
+            _, found = f(np.ones((4, n, 4)), np.arange(4.0), np.arange(4.0) + 0.5)
+            np.testing.assert_array_equal(found, np.arange(4.0)[:, None] < np.arange(4.0) + 0.5)

@@ -83,3 +83,15 @@ def test_text_is_read_back(softmax):
     assert text(again) == shown and again.memory == softmax.memory
     x = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
     assert interpret(again, [x])[0][0].tobytes() == interpret(softmax, [x])[0][0].tobytes()
+
+
+def test_what_others_read_is_stored_in_each_call():
+    k, j, x = ng.placeholder("K=4"), ng.placeholder("J=4"), ng.placeholder("K=4 N=? J=4")
+    below = ng.less(k, j)
+    part = ng.where(below, ng.cos(x), 0.0)
+    made = plan(program([ng.cos(ng.sum(part * ng.sin(x), "J")) * part, below], x, k, j))
+    (kernel,) = made.steps
+    verify(made)
+    stages = tuple([replace(s, depth=int("N" in map(str, (*s.free, *s.reduced)))) for s in kernel.stages])
+    with pytest.raises(ProgramError, match="which others read, in no work item where N is 0"):
+        verify(replace(made, steps=(replace(kernel, loops=(("N", 16),), stages=stages),)))
