@@ -13,7 +13,7 @@ from ngraph.autodiff import backward
 from ngraph.op_graph import text
 from ngraph.op_graph.op import ordered
 from ngraph.ops import aligned
-from ngraph.transformers import numpy as printer
+from ngraph.transformers import printed as printer
 
 
 def fails(check, record, dtype, transformer):
