@@ -113,15 +113,14 @@ def profiled(models: Sequence[Any], given: Mapping[str, Any], calls: int) -> lis
 
 def table(rows: Sequence[Row], most: int) -> list[str]:
     """Returns the rows as text, those that cost most above known lengths first, then the summary."""
-    total = [sum(r.seconds[k] for r in rows) for k in (0, 1)]
+    total = totals(rows)
     lines = [f"{'open':>9} {'known':>9} {'ratio':>6} {'kernels':>8}"]
     for r in sorted(rows, key=lambda r: r.seconds[1] - r.seconds[0])[:most]:
         a, b = r.seconds
         first = max(r.open or r.known, key=lambda k: k.seconds)
         what = f"{first.ops[:70]}  {first.shape}"
         lines.append(f"{a * 1e6:7.0f}us {b * 1e6:7.0f}us {r.ratio:6.2f} {len(r.open):4}/{len(r.known):<3} {what}")
-    both = [r for r in rows if r.open and r.known and min(r.seconds) > 0]
-    heavy = [r.ratio for r in large(rows)]
+    both, heavy = compared(rows), [r.ratio for r in large(rows)]
     lines.append(
         f"{total[0] * 1e3:.3f} ms open, {total[1] * 1e3:.3f} ms known, ratio {total[0] / total[1]:.2f}; {len(both)} rows, geometric mean "
         f"{statistics.geometric_mean([r.ratio for r in both]):.2f}; of {len(heavy)} rows above {MIN_SHARE:.0%}: geometric mean "
@@ -130,11 +129,20 @@ def table(rows: Sequence[Row], most: int) -> list[str]:
     return lines
 
 
+def totals(rows: Sequence[Row]) -> list[float]:
+    """Returns the seconds of all kernels, of each side."""
+    return [sum(r.seconds[k] for r in rows) for k in (0, 1)]
+
+
+def compared(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows that both sides have."""
+    return [r for r in rows if r.open and r.known and min(r.seconds) > 0]
+
+
 def large(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows that both sides have and that take more than `MIN_SHARE` of the time of one."""
-    total = [sum(r.seconds[k] for r in rows) for k in (0, 1)]
-    both = [r for r in rows if r.open and r.known and min(r.seconds) > 0]
-    return [r for r in both if max(a / t for a, t in zip(r.seconds, total, strict=True)) > MIN_SHARE]
+    total = totals(rows)
+    return [r for r in compared(rows) if max(a / t for a, t in zip(r.seconds, total, strict=True)) > MIN_SHARE]
 
 
 def main() -> None:

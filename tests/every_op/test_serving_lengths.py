@@ -7,6 +7,7 @@ those that its `found` exports lie in out/serving, where the file does not name 
 
 import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,33 +20,22 @@ ort = pytest.importorskip("onnxruntime")
 ASKED = os.environ.get("SERVING", "")
 LENGTHS = range(1, 71) if ASKED else (1, 2, 7, 16, 17, 33, 50, 70)
 PATHS = json.loads(open(ASKED, encoding="utf-8").read()) if os.path.exists(ASKED) else {}
-SIDES = (None, "before", "behind") if PATHS else (None,)
 BENCH = os.path.join(os.path.dirname(__file__), "..", "..", "bench")
 TOKENS, PICTURE, CHUNKS = ("input_ids", "attention_mask"), "pixel_values", {"h": (1, 1, 128), "c": (1, 1, 128)}
 
 
-def bert(draw, n):
-    batch = 1 + n % 3
-    return {"input_ids": draw.integers(0, 61, (batch, n)), "attention_mask": np.ones((batch, n), np.int64)}
+def bert(draw, n, most=3, words=61):
+    batch = 1 + n % most
+    return {"input_ids": draw.integers(0, words, (batch, n)), "attention_mask": np.ones((batch, n), np.int64)}
 
 
-def gpt2(draw, n):
-    past = {f"past.{k}": draw.standard_normal((1, 3, n - 1, 12)).astype("f") for k in range(4)}
-    return {"input_ids": draw.integers(0, 61, (1, 1)), **past}
+def gpt2(draw, n, layers=2, heads=3, width=12, words=61):
+    past = {f"past.{k}": draw.standard_normal((1, heads, n - 1, width)).astype("f") for k in range(2 * layers)}
+    return {"input_ids": draw.integers(0, words, (1, 1)), **past}
 
 
 def picture(draw, n):
     return {"pixel_values": draw.standard_normal((n % 9 + 1, 3, 32, 32)).astype("f")}
-
-
-def bert_base(draw, n):
-    batch = 1 + n % 8
-    return {"input_ids": draw.integers(0, 30000, (batch, n)), "attention_mask": np.ones((batch, n), np.int64)}
-
-
-def gpt2_small(draw, n):
-    past = {f"past.{k}": draw.standard_normal((1, 12, n - 1, 64)).astype("f") for k in range(24)}
-    return {"input_ids": draw.integers(0, 50000, (1, 1)), **past}
 
 
 def photo(draw, n):
@@ -53,7 +43,12 @@ def photo(draw, n):
 
 
 SMALL = {"bert": bert, "gpt2": gpt2, "resnet": picture, "mobilenet": picture}
-MADE = {"bert": bert_base, "gpt2": gpt2_small, "resnet50": photo, "mobilenet": photo}  # of bench/serving_models.py
+MADE = {  # of bench/serving_models.py
+    "bert": partial(bert, most=8, words=30000),
+    "gpt2": partial(gpt2, layers=12, heads=12, width=64, words=50000),
+    "resnet50": photo,
+    "mobilenet": photo,
+}
 MOST = {"resnet50": 16, "mobilenet": 33}  # pictures: activations, each in memory of its own, take 4 GB there
 REAL = {
     "ocr_rec_v4": lambda draw, n: {"x": draw.standard_normal((1, 3, 48, 8 * n + n % 8)).astype("f")},
@@ -127,7 +122,7 @@ def test_models_stay_inside(name, folder, monkeypatch):
 
 if PATHS:
 
-    @pytest.mark.parametrize("side", SIDES, ids=str)
+    @pytest.mark.parametrize("side", [None, "before", "behind"], ids=str)
     @pytest.mark.parametrize("name", [name for name in (*REAL, *MADE) if name in PATHS or name in MADE])
     def test_models_of_full_size_stay_inside(name, side, monkeypatch):
         monkeypatch.syspath_prepend(BENCH)

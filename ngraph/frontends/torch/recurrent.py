@@ -224,7 +224,7 @@ def loop(
             return tuple(new), new[0]
         return tuple([e.where(xs[1], s, old) for s, old in zip(new, carry, strict=True)]), e.where(xs[1], new[0], 0.0)
 
-    after, ys = scan(lambda carry, xs: step(carry, xs), tuple(start), (xg,) if held is None else (xg, held), time, reverse=reverse)
+    after, ys = scan(step, tuple(start), (xg,) if held is None else (xg, held), time, reverse=reverse)
     ends = [g.made(s, [batch, d]) for s, d in zip(after, (P, H), strict=False)]
     return [g.made(ys, [time, batch, P]), ends[0], ends[1] if kind == "lstm" else c]
 

@@ -54,7 +54,7 @@ class _Processes:
         try:
             command = [sys.executable, "-I", "-S", worker.__file__, folder, str(given)]
             self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(given,))
-        except BaseException:
+        except BaseException:  # Ctrl-C, too, must leave no pipe open
             os.close(self.asked)
             raise
         finally:
