@@ -23,13 +23,13 @@ MODULES = {torch.nn.LSTM: ("LSTM",), torch.nn.GRU: ("GRU",), torch.nn.RNN: ("RNN
 def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> Any:
     """See `torch.nn.utils.rnn.pack_padded_sequence`."""
     lengths = torch.as_tensor(lengths, dtype=torch.int64)
+    batch = input.shape[0 if batch_first else 1]
+    torch._check(lengths.shape[0] == batch, lambda: "lengths to pack: give one for each sequence of the input")
     order = None
     if not enforce_sorted:
         lengths, order = torch.sort(lengths, descending=True)
         input = input.index_select(0 if batch_first else 1, order)
     x = input.transpose(0, 1) if batch_first else input
-    batch = x.shape[1]
-    torch._check(lengths.shape[0] == batch)
     fit = (lengths[-1] > 0).logical_and(lengths[0] <= x.shape[0])
     torch._assert_async(fit, "a sequence to pack has at least one step, and no more than the input")
     if enforce_sorted:
