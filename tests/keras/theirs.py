@@ -1,15 +1,17 @@
 """Keras's own tests, which come in its wheel, on ngraph and on another backend.
 
 `run BACKEND OUT PART...` runs the test modules below these folders of keras/src in as few processes as do not crash, and adds each case's
-outcome to OUT, a line of JSON each; modules whose outcomes stand there are not run again. `--share N` runs one case in N, chosen by a hash
-of its name. `compare OURS THEIRS` prints, of what passes on the other backend, the share that passes on ngraph, by folder, and the cases
-that do not. `check OURS EXPECTED` ends with an error where a case fails that EXPECTED does not name, or passes although it does.
+outcome to OUT, a line of JSON each; cases whose outcomes stand there are not run again. `--share N` runs one case in N, chosen by a hash
+of its name, `--cases FILE` those that a file names. `compare OURS THEIRS` prints what share of what passes on the other backend passes
+on ngraph, by folder, and the cases that do not. `check FILE FOLDER...` runs those cases of FILE in these folders, and ends with an
+error where one does not end as FILE says. `draw OUT FILE N` writes FILE: one in N of the cases in OUT, and those below `# always`.
 Run it with a Python that has Keras, pytest and the backend.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -17,12 +19,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import types
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 LONGEST = 60  # seconds that one case may take
 
@@ -35,18 +41,49 @@ def drawn(name: str, share: int) -> bool:
     return zlib.crc32(name.encode()) % share == 0
 
 
+class Missing:
+    """Finds JAX, TensorFlow and Grain, where they are not installed, as empty packages, while test modules are read that import them."""
+
+    def __init__(self) -> None:
+        self.names = [n for n in ("jax", "tensorflow", "grain") if importlib.util.find_spec(n) is None]
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        found = fullname.split(".")[0] in self.names
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if found else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: Any) -> None:
+        return None
+
+    def __enter__(self) -> None:
+        sys.meta_path.append(self)  # type: ignore[arg-type]
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        for name in [n for n in sys.modules if n.split(".")[0] in self.names]:
+            del sys.modules[name]
+
+
 class Outcomes:
     """A plugin of pytest that appends each case's outcome to a file, and gives each a time limit."""
 
-    def __init__(self, out: str, share: int):
+    def __init__(self, out: str, chosen: Callable[[str], bool]):
+        have = outcomes(out)
         self.out = open(out, "a", encoding="utf-8")
-        self.share = share
+        self.chosen = lambda case: case not in have and chosen(case)
 
     def write(self, **line: Any) -> None:
         print(json.dumps(line), file=self.out, flush=True)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self, session: Any) -> Any:
+        with Missing():
+            return (yield)
+
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        items[:] = [item for item in items if drawn(case_name(item.nodeid), self.share)]
+        items[:] = [item for item in items if self.chosen(case_name(item.nodeid))]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.outcome == "failed":
@@ -78,12 +115,13 @@ def case_name(nodeid: str) -> str:
 
 
 def last_line(report: Any) -> str:
-    """Returns the error of a report in one line."""
-    text = str(report.longrepr)
-    return next((line for line in reversed(text.splitlines()) if line.startswith("E  ")), text[-200:])[:300]
+    """Returns the error of a report in one line: the first of its message."""
+    text = [line for line in str(report.longrepr).splitlines() if line]
+    named = [line for line in text if re.match(r"[\w.]*(Error|Exception|Failed|Interrupt)\b", line)]
+    return (named or text)[-1][:300]
 
 
-def one(backend: str, out: str, share: int, paths: list[str]) -> None:
+def one(backend: str, out: str, chosen: Callable[[str], bool], paths: list[str]) -> None:
     """Runs modules in this process."""
     more = []
     if backend == "ngraph":
@@ -96,15 +134,14 @@ def one(backend: str, out: str, share: int, paths: list[str]) -> None:
         more = ["--assert=plain"]  # or pytest loads the module itself
     else:
         os.environ["KERAS_BACKEND"] = backend
-    import pytest
-
     # what a few tests import of the conftest.py that Keras's wheel leaves out
     missing: Any = types.ModuleType("conftest")
     missing.skip_if_backend = lambda given, reason: pytest.mark.skipif(backend == given, reason=reason)
     sys.modules["conftest"] = missing
-    kept = Outcomes(out, share)
-    for path in paths:
-        pytest.main(["-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", *more, path], plugins=[kept])
+    kept = Outcomes(out, chosen)
+    for path in paths:  # none of our settings, and no collection of garbage after each module
+        alone = ["-c", os.devnull, "--rootdir", path.split("/keras/src/")[0], "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+        pytest.main(["-q", "--no-header", "--tb=native", *alone, *more, path], plugins=[kept])
         kept.write(module=path.split("/keras/src/")[-1])
 
 
@@ -124,14 +161,14 @@ def lines(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(out).read_text().splitlines()] if Path(out).exists() else []
 
 
-def run(backend: str, out: str, share: int, parts: list[str]) -> None:
+def run(backend: str, out: str, options: list[str], parts: list[str]) -> None:
     """Runs modules and writes their outcomes; a module in which the process dies is run no further."""
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     have = {line.get("module") for line in lines(out)}
     left = [m for m in modules(parts) if m.split("/keras/src/")[-1] not in have]
     while left:
         start, before = time.time(), len(lines(out))
-        command = [sys.executable, __file__, "one", backend, out, *left, "--share", str(share)]
+        command = [sys.executable, __file__, "one", backend, out, *left, *options]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         new = lines(out)[before:]
         done = {line["module"] for line in new if "module" in line}
@@ -176,37 +213,74 @@ def compare(ours: str, theirs: str) -> None:
             print(f"  {k}: {line['outcome']} {line.get('why', '')}")
 
 
-def check(ours: str, expected: str) -> None:
-    """Ends with an error where outcomes are not those that a file of expected failures, `case: reason` a line, lets one expect."""
-    texts = [line for line in Path(expected).read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-    reasons = dict(line.split(": ", 1) for line in texts)
-    found = outcomes(ours)
-    failed = [k for k, v in found.items() if v["outcome"] == "failed"]
-    new = [k for k in failed if k not in reasons]
-    gone = [k for k in reasons if found.get(k, {}).get("outcome") == "passed"]
-    counts = Counter(v["outcome"] for v in found.values())
-    print(f"Keras's own tests: {dict(counts)}; {len(failed) - len(new)} of the failures are expected")
-    for k in new:
-        print(f"  fails: {k}: {found[k].get('why', '')}")
-    for k in gone:
-        print(f"  passes, but stands in {expected}: {k}")
-    if new or gone or not counts["passed"]:
+def named(path: str) -> dict[str, str]:
+    """Returns the cases of a file, and for each the reason why it is expected to fail, or nothing: a line is `case  # reason`."""
+    texts = [line.partition("  # ") for line in Path(path).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return {case: reason for case, _, reason in texts}
+
+
+def surprises(out: str, cases: dict[str, str]) -> list[str]:
+    """Returns a line for each of these cases whose outcome is not the expected one: to pass, or to fail where a reason says so."""
+    found = outcomes(out)
+    told = []
+    for case, reason in cases.items():
+        line = found.get(case, {"outcome": "not found", "why": "the module has no such case, or could not be read"})
+        if reason and line["outcome"] == "passed":
+            told.append(f"{case}: passes, but is expected to fail: {reason}")
+        elif line["outcome"] != ("failed" if reason else "passed"):
+            told.append(f"{case}: {line['outcome']}: {line.get('why', '')}")
+    unread = [f"{k}: {v.get('why', '')}" for k, v in found.items() if k not in cases and v["outcome"] == "failed"]
+    return told + unread
+
+
+def check(path: str, parts: list[str]) -> None:
+    """Runs the cases of a file that belong to these folders; ends with an error, and a line for each, where outcomes surprise."""
+    cases = {case: reason for case, reason in named(path).items() if case.split("/")[0] in parts}
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/outcomes.jsonl"
+        run("ngraph", out, ["--cases", path], sorted({case.split("::")[0] for case in cases}))
+        told = surprises(out, cases)
+    print(f"{len(cases) - len(told)} of {len(cases)} cases of Keras's own tests end as {path} says", *told, sep="\n")
+    if told or not cases:
         raise SystemExit(1)
+
+
+def draw(out: str, path: str, share: int) -> None:
+    """Writes a file of cases: one in so many of those in OUT that ran with the packages here, and those below `# always`."""
+    found = outcomes(out)
+    head, mark, always = Path(path).read_text(encoding="utf-8").partition("# always")
+    first = [line for line in head.splitlines() if line.startswith("#")]
+    kept = {line.partition("  # ")[0] for line in always.splitlines()}
+    lacking = re.compile(r"(module named|module|requires|requires the) '?(jax|tensorflow|grain)\b", re.IGNORECASE)
+    rows = []
+    for case, line in sorted(found.items()):
+        why = line.get("why", "")
+        ran = line["outcome"] != "skipped" and not case.endswith("::collection") and not lacking.search(why)
+        if ran and drawn(case, share) and case not in kept:
+            rows.append(case + (f"  # {why}" if line["outcome"] == "failed" else ""))
+    Path(path).write_text("\n".join([*first, *rows]) + f"\n{mark}{always}", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["run", "one", "compare", "check"])
+    parser.add_argument("verb", choices=["run", "one", "compare", "check", "draw"])
     parser.add_argument("rest", nargs="+")
     parser.add_argument("--share", type=int, default=1)
-    given = parser.parse_args()
+    parser.add_argument("--cases")
+    given = parser.parse_intermixed_args()
     rest = given.rest
     if given.verb == "run":
-        run(rest[0], rest[1], given.share, rest[2:])
+        cases = ["--cases", given.cases] if given.cases else []
+        run(rest[0], rest[1], ["--share", str(given.share), *cases], rest[2:])
     elif given.verb == "one":
-        one(rest[0], rest[1], given.share, rest[2:])
+        these = named(given.cases) if given.cases else None
+        one(rest[0], rest[1], lambda case: drawn(case, given.share) and (these is None or case in these), rest[2:])
+    elif given.verb == "check":
+        check(rest[0], rest[1:])
+    elif given.verb == "compare":
+        compare(*rest)
     else:
-        (compare if given.verb == "compare" else check)(*rest)
+        draw(rest[0], rest[1], int(rest[2]))
 
 
 if __name__ == "__main__":
