@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,8 @@ from ngraph.errors import ArgumentError
 from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.dlpack import exchange_api
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.runtime.host import blocks
+from ngraph.runtime.host.blocks import ResultBlocks
 
 ALL = pytest.mark.parametrize("name", ["cpu", "numpy", "direct"])
 DTYPES = [
@@ -118,3 +123,94 @@ def test_new_arrays_are_the_librarys() -> None:
     assert api.empty((0, 3), as_dtype("float32")).shape == (0, 3)
     with pytest.raises(MemoryError):
         api.empty((1 << 50,), as_dtype("float64"))
+
+
+def large(shape: list[int | None]) -> Any:
+    """A computation of `x + 1`, whose results PyTorch has; it was called for all open lengths 1."""
+    x = ng.placeholder([ng.make_axis(n, name=f"A{k}") for k, n in enumerate(shape)])
+    with ng.config(lengths="open"):
+        f = made("cpu").computation(x + 1.0, x, array_type=torch.Tensor)
+        for _ in range(3):
+            f(torch.zeros([n or 1 for n in shape]))
+    return f
+
+
+def kept() -> ResultBlocks:
+    return next(b for b in blocks._blocks)
+
+
+def test_memory_of_large_results_is_used_again() -> None:
+    shape = [512, 1200]
+    f, x = large(shape), torch.randn(shape)
+    first = f(x)
+    at, row = first.data_ptr(), first[3]
+    del first
+    assert f(x).data_ptr() != at  # a view has it
+    np.testing.assert_array_equal(row.numpy(), x[3].numpy() + 1)
+    del row
+    second = f(x)
+    places = {second.data_ptr(), *[f(x * k).data_ptr() for k in range(5)]}
+    assert len(places) == 2 and at in places
+    np.testing.assert_array_equal(second.numpy(), x.numpy() + 1)
+    assert second.untyped_storage().nbytes() == 4 * 512 * 1200 and second.is_contiguous() and at % 64 == 0
+
+
+def test_memory_is_no_more_than_was_in_use_at_a_time() -> None:
+    gc.collect()
+    f = large([None, 1 << 19])
+    base, rng = kept().used, np.random.default_rng(3)
+    living: list[tuple[torch.Tensor, float]] = []
+    most = 0
+    for k in range(300):
+        rows = int(rng.integers(1, 9))
+        living.append((f(torch.full((rows, 1 << 19), float(k))), k + 1.0))
+        most = max(most, sum(t.nbytes for t, _ in living))
+        while living and rng.random() < 0.6:
+            t, value = living.pop(int(rng.integers(len(living))))
+            assert t[0, 0] == value and t[-1, -1] == value and bool((t == value).all())
+            del t
+        assert kept().held <= max(kept().most, base + 2 * most)
+    assert all(bool((t == value).all()) for t, value in living)
+    del living, f
+    gc.collect()
+    assert kept().used == base
+
+
+def test_threads_give_back_what_others_made() -> None:
+    shape = [1024, 1024]
+    f = large(shape)
+
+    def work(k: int) -> None:
+        for n in range(20):
+            x = torch.full(shape, float(k * 100 + n))
+            w = torch.zeros(shape, requires_grad=True)
+            y = f(x)
+            (w * y).sum().backward()  # autograd's own thread releases what it saved
+            assert bool((y == x + 1).all())
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert kept().lock == 0
+
+
+def test_memory_is_freed_with_the_last_computation() -> None:
+    program = """
+import gc, torch, ngraph as ng, ngraph.transformers as ngt
+from ngraph.runtime.host import blocks
+x = ng.placeholder([ng.make_axis(1 << 20, name="A")])
+f = ngt.make_transformer().computation(x + 1.0, x, array_type=torch.Tensor)
+for _ in range(4):
+    y = f(torch.zeros(1 << 20))
+(b,) = blocks._blocks
+assert (b.users, b.used, b.held, b.count) == (1, 1 << 22, 2 << 22, 1), (b.users, b.used, b.held, b.count)
+del f
+gc.collect()
+assert (b.users, b.used, b.held, b.count) == (0, 1 << 22, 1 << 22, 0), (b.users, b.used, b.held, b.count)
+assert y[-1] == 1
+del y
+assert (b.used, b.held) == (0, 0)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -26,6 +26,7 @@ from ngraph.op_graph.dlpack import CPU, DLTensor, ExchangeAPI, ManagedTensor, dt
 from ngraph.op_graph.expr import ExprLike
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
+from ngraph.runtime.host.blocks import BLOCKS, blocks
 from ngraph.runtime.host.pool import FIELDS, expanded
 from ngraph.targets import Cpu, host
 
@@ -41,7 +42,7 @@ FIELDS["call"] = {
     for k, name in enumerate(
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
-            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate export scratch clear known kinds "
+            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate blocks export scratch clear known kinds "
             "opens open settles settled limits limit short"
         ).split()
     )
@@ -237,7 +238,8 @@ ours1:
   br label %new1
 theirs:                                           ; allocates by that library in memory order, then restores the caller's order of dims
   %wish = get ptr %value1.wish
-  %failed = call i32 %foreign(ptr %wish, ptr %scratch, ptr null, ptr @ignore)
+  %blocks = get ptr %call.blocks
+  %failed = call i32 %foreign(ptr %wish, ptr %scratch, ptr %blocks, ptr @ignore)
   %failed1 = icmp ne i32 %failed, 0
   br i1 %failed1, label %undo, label %theirs1
 theirs1:
@@ -809,7 +811,7 @@ def text(target: Cpu, layout: ArrayObjectLayout) -> str:
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "SIZE": SIZE, "VALUE_SHIFT": VALUE_SHIFT}
     words |= {"OPEN_BYTES": 8 * len(FIELDS["open"]), "SETTLED_BYTES": 8 * len(FIELDS["settled"])}
     words |= {f"MANAGED_{f.upper()}": ManagedTensor.tensor.offset + getattr(DLTensor, f).offset for f in FIELDS["tensor"]}
-    return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
+    return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY) + BLOCKS, target)
 
 
 # ---- what stands where in Python's objects --------------------------------------------------------------------------
@@ -1020,7 +1022,9 @@ class NativeFunction:
         self.set(scratch=self._kept([0] * (ctypes.sizeof(DLTensor) // 8 + 1)))
         self.types: list[type] = []
         if api is not None:
-            self.set(allocate=api.functions.allocate, export=api.functions.export)
+            kept = blocks(code, api)
+            kept.serve(self)
+            self.set(allocate=kept.allocate, blocks=kept.address, export=api.functions.export)
         self.set(slow=id(slow), frame=frame, pool=pool.address, run=pool.code.address("run"), version=version)
         self.set(size=len(every), order=self._kept(every))
         self.watch(watches)

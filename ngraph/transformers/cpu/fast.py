@@ -29,7 +29,7 @@ from ngraph.transformers.executable.table import ABSOLUTE, SHARE, Address, Table
 
 ALONE = 5e-3  # seconds for which a call may block other Python threads: the interpreter's switch interval
 QUIET = FRAME["quiet"]
-MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is allocated with huge pages
+MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of NumPy's results from which on memory is allocated with huge pages
 MAX_COPIED_BYTES = 1 << 20  # bytes of new state that are copied in each call, in less time than Python takes to swap arrays
 FIRST_ROOM = 3  # in `Fast.rooms`: behind the bytes of the arena, 1 and 2
 
@@ -196,7 +196,7 @@ def fast(
         return None
     if any(plan.outputs[n].shares is None for _, n in plan.writes):
         return None
-    if None in sizes or sum(n or 0 for n in sizes) >= MIN_HUGE_PAGE_BYTES:
+    if None in sizes or forms.api is None and sum(n or 0 for n in sizes) >= MIN_HUGE_PAGE_BYTES:
         return None
     moving = [after for _, before, after in plan.state if root(after) is not before]
     if any(b.shares is not None or b.storage != "state" or b in bound.befores for b in moving):
@@ -242,8 +242,9 @@ def _limits(
         for d, a in enumerate(b.axes):
             places[k, forms.given[k][d] if k in forms.given else d] = layout.length(a)
     found: list[tuple[ExprLike, ExprLike]] = [(1, expr.substitute(n, lambda leaf: places[leaf.of])) for n in nonempty]
-    size = sum([layout.sizes[b] or 0 for b in plan.outputs if b.shares is None], start=0)
-    found.append((size, MIN_HUGE_PAGE_BYTES))
+    if forms.api is None:
+        size = sum([layout.sizes[b] or 0 for b in plan.outputs if b.shares is None], start=0)
+        found.append((size, MIN_HUGE_PAGE_BYTES))
     if plan.state:  # nobody else may run meanwhile: as if time grew with the square of each length
         then = bound.lengths if took is not None else {a: plan.guess(a) for a in brought}
         seconds = took if took is not None else sum(s.seconds for s in bound.code.steps if type(s) is KernelStep)
