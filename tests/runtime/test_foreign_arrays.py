@@ -214,3 +214,23 @@ del y
 assert (b.used, b.held) == (0, 0)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("length", [64 * 700 + 3, None])
+def test_results_of_the_same_values_are_arrays_of_their_own(length: int | None) -> None:
+    p, m = ng.make_axis(3, name="P"), ng.make_axis(length, name="M")
+    x = ng.placeholder([p, m])
+    results = [x + 1.0, ng.sum(x, p), x + 1.0, ng.axes_with_order(x + 1.0, [m, p])]
+    for kind in (torch.Tensor, np.ndarray):
+        f = made("cpu").computation(results, x, array_type=kind)
+        for k in range(5):
+            given = torch.full((3, length or 77), float(k))
+            got = f(given if kind is torch.Tensor else given.numpy())
+            first, total, second, turned = [np.asarray(a) for a in got]
+            assert f._fast is not None and second.ctypes.data != first.ctypes.data
+            for a in (first, second, turned.T):
+                np.testing.assert_array_equal(a, given + 1)
+            np.testing.assert_array_equal(total, given.sum(0))
+        out = [np.zeros_like(np.asarray(a)) for a in got]
+        assert f(given if kind is torch.Tensor else given.numpy(), out=out) is out
+        np.testing.assert_array_equal(out[2], given + 1)

@@ -27,7 +27,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.blocks import BLOCKS, blocks
-from ngraph.runtime.host.pool import FIELDS, expanded
+from ngraph.runtime.host.pool import COPY, FIELDS, expanded
 from ngraph.targets import Cpu, host
 
 FAST = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
@@ -43,14 +43,14 @@ FIELDS["call"] = {
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
             "version size order calls outname takes listtype tupletype writes sorted sortedout allocate blocks export scratch clear known kinds "
-            "opens open settles settled limits limit short"
+            "opens open settles settled limits limit short twins"
         ).split()
     )
 }
 FIELDS["value"] = {  # an argument or a result; lengths and strides in the caller's order of dims, strides in bytes
     name: 8 * k
     for k, name in enumerate(
-        "rank dtype lengths places at object strides code ready itemsize align bytes writes start turned steps wish".split()
+        "rank dtype lengths places at object strides code ready itemsize align bytes writes start turned steps wish data twin".split()
     )
 }
 FIELDS["open"] = {name: 8 * k for k, name in enumerate("number dim word".split())}  # a length that calls bring, and a word for it
@@ -278,7 +278,30 @@ run:
   put i64 0, %frame.pc
   %status = call i64 %runs(ptr %pool, ptr %frame)
   %fine = icmp eq i64 %status, DONE
-  br i1 %fine, label %tell, label %undo
+  br i1 %fine, label %ran, label %undo
+ran:
+  %twins = get i64 %call.twins
+  %twofold = icmp ne i64 %twins, 0
+  br i1 %twofold, label %twin, label %tell
+twin:                                             ; copies results of the same values as one before
+  %t2 = phi i64 [ 0, %ran ], [ %next.t, %twin2 ]
+  %tmore = icmp slt i64 %t2, %results
+  br i1 %tmore, label %twin1, label %tell
+twin1:
+  %toff = shl i64 %t2, VALUE_SHIFT
+  %value6 = getelementptr i8, ptr %pmade, i64 %toff
+  %value7 = get ptr %value6.twin
+  %istwin = icmp ne ptr %value7, null
+  br i1 %istwin, label %copies, label %twin2
+copies:
+  %to = get ptr %value6.data
+  %from = get ptr %value7.data
+  %bytes = get i64 %value6.bytes
+  call void @copy(ptr %to, ptr %from, i64 %bytes)
+  br label %twin2
+twin2:
+  %next.t = add i64 %t2, 1
+  br label %twin
 tell:
   %calls = get i64 %call.calls
   %calls1 = add i64 %calls, 1
@@ -785,6 +808,7 @@ entry:
 
 define internal void @point(ptr %value, i64 %data) nounwind { ; stores an address at every destination
 entry:
+  put i64 %data, %value.data
   %places = get i64 %value.places
   %at = get ptr %value.at
   br label %next
@@ -811,7 +835,7 @@ def text(target: Cpu, layout: ArrayObjectLayout) -> str:
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "SIZE": SIZE, "VALUE_SHIFT": VALUE_SHIFT}
     words |= {"OPEN_BYTES": 8 * len(FIELDS["open"]), "SETTLED_BYTES": 8 * len(FIELDS["settled"])}
     words |= {f"MANAGED_{f.upper()}": ManagedTensor.tensor.offset + getattr(DLTensor, f).offset for f in FIELDS["tensor"]}
-    return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY) + BLOCKS, target)
+    return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY) + BLOCKS + COPY, target)
 
 
 # ---- what stands where in Python's objects --------------------------------------------------------------------------
@@ -891,6 +915,7 @@ class Spot(NamedTuple):
 
     order    its dims from the slowest in memory to the fastest; the caller's own where it is ()
     written  whether a call writes it
+    twin     the number of an earlier result, of which this is a copy
     """
 
     lengths: tuple[ExprLike, ...]
@@ -898,6 +923,7 @@ class Spot(NamedTuple):
     words: Sequence[int]
     order: tuple[int, ...] = ()
     written: bool = False
+    twin: int | None = None
 
     @staticmethod
     def of(shape: tuple[ExprLike, ...], dtype: Any, words: Sequence[int], order: tuple[int, ...] = (), written: bool = False) -> Spot:
@@ -1016,6 +1042,11 @@ class NativeFunction:
         every = [-1 if k is None else k for k in order] if isinstance(order, Sequence) else []
         rows = self._spots([*given, *[s._replace(written=True) for s in made]])
         self.set(count=len(given), given=rows, made=rows + 8 * VALUE * len(given), results=len(made), form=form, **functions)
+        for k, s in enumerate(made):
+            if s.twin is not None:
+                first = rows + 8 * VALUE * len(given)
+                ctypes.c_int64.from_address(first + 8 * VALUE * k + FIELDS["value"]["twin"]).value = first + 8 * VALUE * s.twin
+        self.set(twins=sum(s.twin is not None for s in made))
         sorts = [self._kept(range(n)) for n in (len(given), len(given) + len(made))]
         takes = form if form == SINGLE or (form == TUPLE and every == [*range(len(made))]) else NONE
         self.set(writes=sum(s.written for s in given), sorted=sorts[0], sortedout=sorts[1], takes=takes)

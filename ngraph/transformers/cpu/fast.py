@@ -71,7 +71,9 @@ class Fast:
         plan = bound.plan
         written = {k for k, _ in plan.writes}
         given = [self.spot(b, forms.given.get(k, ()), k in written) for k, b in enumerate(plan.inputs)]
+        own = [b for b in plan.outputs if b.shares is None]
         made = [self.spot(b, forms.made.get(k, ())) for k, b in enumerate(plan.outputs) if b.shares is None]
+        made = [s if own.index(b) == k else s._replace(words=(), twin=own.index(b)) for k, (b, s) in enumerate(zip(own, made, strict=True))]
         walk = frame.walk
         self.call = NativeFunction(
             entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow, api=forms.api
@@ -182,7 +184,7 @@ def fast(
     brought: Mapping[AxisId, tuple[int, int]] | None = None,
     nonempty: Sequence[ExprLike] = (),
 ) -> Fast | None:
-    """Returns the fast path; None where Python has to act: host callbacks, copies of results, state that changes its buffer.
+    """Returns the fast path; None where Python has to act: host callbacks, results that are no buffers of their own, state that changes its buffer.
 
     took      the seconds of a call; predicted ones where unknown
     brought   the argument and the dim of each length that calls bring, where it shall serve all lengths
@@ -192,7 +194,7 @@ def fast(
     if brought is not None:
         brought = {a: place for a, place in brought.items() if a in bound.layout.symbols}
     sizes = [bound.sizes[b] for b in plan.outputs if b.shares is None]
-    if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
+    if entry.code(load_text) is None or any(b.storage != "output" for b in plan.outputs):
         return None
     if any(plan.outputs[n].shares is None for _, n in plan.writes):
         return None
