@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
 from ngraph.frontends.torch.segments import Left, Segments
+from ngraph.op_graph.dlpack import dense
 
 _warned: set[str] = set()
 
@@ -41,6 +42,8 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile(graph: Any, inputs: Any) -> GraphCode:
+            if kind == "backward":
+                take_strides(graph, inputs)
             return compiled(graph, made.graph(kind), given)
 
         return compile if text is None else private.kept(compile)
@@ -78,16 +81,63 @@ def compiled(graph: Any, about: GraphReport, given: Mapping[str, Any]) -> GraphC
     settings = settings_of(given)
     still = private.static_inputs() if given["freeze"] and about.kind == "inference" else ()
     with config(**settings):
-        segments = Segments(graph, transformer_of(given, bool(still)), settings, still)
+        laid = image_orders(graph, private.saved(graph)) if about.kind == "forward" else {}
+        segments = Segments(graph, transformer_of(given, bool(still)), settings, still, laid)
         left = list(segments.left.values())
         if left and given["fallback"] == "error":
             raise refused(left)
         made = segments.compiled()
+    if laid:
+        private.tell_strides([strides(n.meta["val"].shape, laid[n]) if n in laid else None for n in segments.output.args[0]])
     about.seconds["translation"] = time.perf_counter() - start
     about.fill(segments, made)
     warned = warning(left) if left and given["fallback"] == "warn" else ""
     warn(warned)
     return GraphCode(made, about, given, warned)
+
+
+def image_orders(graph: Any, saved: Sequence[Any]) -> dict[Any, tuple[int, ...]]:
+    """Returns the order in memory of the dims of values that only the backward reads, where they have the shape of a convolution's image.
+
+    Their order is ours to choose: it is that in which convolutions read and write, with the channels last.
+    """
+    images = [x for n in graph.graph.nodes if name_of(n) == "aten.convolution.default" for x in (n, n.args[0])]
+    shapes = {known_shape(n) for n in images} - {None}
+    return {n: (0, *range(2, n.meta["val"].ndim), 1) for n in saved if known_shape(n) in shapes and n.meta["val"].is_contiguous()}
+
+
+def known_shape(node: Any) -> tuple[int, ...] | None:
+    """Returns the shape of a node's tensor; None where it has none, is empty, or has open lengths."""
+    val = node.meta.get("val")
+    known = isinstance(val, torch.Tensor) and all(isinstance(n, int) and n > 0 for n in val.shape)
+    return tuple(val.shape) if known else None
+
+
+def strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Returns the strides of a dense tensor whose dims lie in this order, the slowest first."""
+    by_dim = dict(zip(order, dense([shape[d] for d in order]), strict=True))
+    return tuple([by_dim[d] for d in range(len(shape))])
+
+
+def take_strides(graph: Any, inputs: Sequence[Any]) -> None:
+    """Gives the placeholders of a backward graph the strides that the forward graph's outputs have.
+
+    Where the graph has an `as_strided`, whose result depends on strides, copies with those that were traced follow the placeholders.
+    """
+    nodes = graph.graph
+    placeholders = nodes.find_nodes(op="placeholder")
+    depends = any(name_of(n).startswith("aten.as_strided") for n in nodes.nodes)
+    for node, given in zip(placeholders, inputs, strict=True):
+        val = node.meta.get("val")
+        if not isinstance(val, torch.Tensor) or not isinstance(given, torch.Tensor) or val.layout is not torch.strided:
+            continue
+        if val.stride() != given.stride():
+            node.meta["val"] = given
+            if depends:
+                with nodes.inserting_after(placeholders[-1]):
+                    copy = nodes.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+                copy.meta["val"] = val
+                node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
 
 
 def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
@@ -33,6 +34,16 @@ CHECKS = frozenset(
 )
 TAKE_NUMBERS = frozenset(f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum".split())
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+FORMULAS: dict[Any, Callable[..., Op]] = {  # how numbers follow from lengths: those of SymFloats
+    operator.truediv: e.divide,
+    operator.mul: e.multiply,
+    operator.add: e.add,
+    operator.sub: e.subtract,
+    operator.pow: e.power,
+    operator.neg: e.negative,
+    torch.sym_float: lambda x: x,
+    torch._sym_sqrt: e.sqrt,
+}
 
 
 def name_of(node: Node) -> str:
@@ -180,6 +191,9 @@ class NodeReading:
                 return self.g.length(val)
             if isinstance(val, torch.SymFloat) and is_item(a) and self.scalars:
                 return self.of(a.args[0])
+            if isinstance(val, torch.SymFloat) and a.target in FORMULAS and self.scalars:
+                self.values[a] = made = Tensor(FORMULAS[a.target](*[self._number(x) for x in a.args]), [])
+                return made
             if isinstance(val, SYMBOLIC):
                 raise UnsupportedError(f"a {type(val).__name__} is an argument")
             if a.op == "get_attr":
@@ -192,6 +206,13 @@ class NodeReading:
         if isinstance(a, dict):
             return {k: self.of(v) for k, v in a.items()}
         return a
+
+    def _number(self, a: Any) -> Op:
+        """Returns an argument of a formula as a scalar."""
+        found = self.of(a)
+        if isinstance(found, Tensor):
+            return found.op
+        return e.cast(size_op(found), dtypes.float64) if isinstance(found, (int, Expr)) else e.filled(found, [], dtypes.float64)
 
     def held(self, node: Node) -> Any:
         """Returns what a `get_attr` is: a graph for a body, or a tensor as a constant."""

@@ -143,6 +143,25 @@ def static_inputs() -> list[int]:
     return [] if about is None else list(about.static_input_indices)
 
 
+def saved(graph: Any) -> list[Any]:
+    """Returns the nodes that the forward graph which AOTAutograd compiles gives to its backward alone."""
+    context = TracingContext.try_get()
+    about = None if context is None else context.fw_metadata
+    if about is None or context.output_strides is None:
+        return []
+    outputs = list(graph.graph.output_node().args[0])
+    kept = outputs[about.tensors_saved_for_backwards_slice]
+    others = {*outputs[: about.tensors_saved_for_backwards_slice.start], *graph.graph.find_nodes(op="placeholder")}
+    return [n for n in kept if n not in others]
+
+
+def tell_strides(strides: Iterable[tuple[int, ...] | None]) -> None:
+    """Tells AOTAutograd the strides of a forward graph's outputs, for which it then compiles the backward; None: those it traced."""
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides is not None:
+        context.output_strides.extend(strides)
+
+
 class Joint(NamedTuple):
     """A graph of ATen's that computes a loss and its gradients.
 

@@ -43,11 +43,19 @@ class Segments:
     left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
     settings  of `ngraph.config` for its computations             extra  placeholders of inputs that follow those of the graph
     still   inputs that are state of the transformer, which is then the graph's own
+    laid    results that lie in an order of their own: their dims, from the slowest in memory to the fastest
     symbols  lengths that inputs tell                             born   lengths that results tell: the node, and the dim of its tensor
     """
 
-    def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None, still: Collection[int] = ()):
-        self.gm, self.transformer, self.settings = gm, transformer, dict(settings or {})
+    def __init__(
+        self,
+        gm: GraphModule,
+        transformer: Transformer,
+        settings: Mapping[str, Any] | None = None,
+        still: Collection[int] = (),
+        laid: Mapping[Node, tuple[int, ...]] | None = None,
+    ):
+        self.gm, self.transformer, self.settings, self.laid = gm, transformer, dict(settings or {}), laid or {}
         self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)
         self.inputs = [n for n in self.nodes if n.op == "placeholder"]
@@ -361,7 +369,7 @@ class Segments:
                     needed.add(n)
                     todo += n.all_input_nodes
             for n in self.nodes:
-                if n in needed:
+                if n in needed and not isinstance(n.meta.get("val"), SYMBOLIC):
                     self._inputs(reading, n)
                     reading.read(n)
         results, forms, orders = [], [], {}
@@ -405,6 +413,8 @@ class Segments:
     def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result, tuple[int, ...] | None]:
         """Returns a node's tensor as an op, the way from its array, and the order of its axes in memory, where it is another."""
         val = node.meta["val"]
+        if node in self.laid:
+            return reading.op(node, range(val.ndim)), Result(slot, None, None, None), self.laid[node]
         order = memory_order(val)
         strides = [hint(s) for s in val.stride()]
         gone = [k for k, s in enumerate(strides) if s == 0 and not (isinstance(val.shape[k], int) and val.shape[k] <= 1)]
@@ -484,8 +494,8 @@ def is_tensor(node: Node) -> bool:
 
 
 def is_length(node: Node) -> bool:
-    """Whether a node's value is a length."""
-    return isinstance(node.meta.get("val"), torch.SymInt)
+    """Whether a node's value is a length, or a number that may follow from some."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat))
 
 
 def used_holes(results: Sequence[Any], holes: Sequence[Any]) -> set[Any]:

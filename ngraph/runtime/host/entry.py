@@ -42,8 +42,8 @@ FIELDS["call"] = {
     for k, name in enumerate(
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
-            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate blocks export scratch clear known kinds "
-            "opens open settles settled limits limit short twins"
+            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate blocks export scratch clear known "
+            "kinds opens open settles settled limits limit short twins"
         ).split()
     )
 }

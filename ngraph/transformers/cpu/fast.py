@@ -184,7 +184,7 @@ def fast(
     brought: Mapping[AxisId, tuple[int, int]] | None = None,
     nonempty: Sequence[ExprLike] = (),
 ) -> Fast | None:
-    """Returns the fast path; None where Python has to act: host callbacks, results that are no buffers of their own, state that changes its buffer.
+    """Returns the fast path; None where Python has to act: host callbacks, results that have no buffer, state that changes its buffer.
 
     took      the seconds of a call; predicted ones where unknown
     brought   the argument and the dim of each length that calls bring, where it shall serve all lengths

@@ -1,5 +1,6 @@
 """Open lengths: any number of batch and sequence lengths are one compilation of Dynamo's, after at most one that knew them."""
 
+import math
 import random
 
 import pytest
@@ -55,3 +56,16 @@ def test_fifty_pairs_are_one_plan(way, train, monkeypatch):
     assert len(calls) <= 2 and len(ng.torch.report().functions) == most
     assert len(begun) == most * (1 + train)
     assert not ng.torch.report().in_torch
+
+
+def test_numbers_that_follow_from_lengths_stay_inside():
+    def f(x):
+        n = x.shape[0] * x.shape[1]
+        return x * (n / (n - 1)) + (x.shape[0] + 0.5) * 2.0 - math.sqrt(x.shape[1]), x.shape[0] / 2 - x.sum()
+
+    compiled = torch.compile(f, backend=ng.torch.backend, dynamic=True, fullgraph=True, options={"fallback": "error"})
+    for shape in ((3, 4), (7, 5), (2, 9)):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            x = torch.randn(shape, dtype=dtype)
+            for got, wanted in zip(compiled(x), f(x), strict=True):
+                torch.testing.assert_close(got, wanted)
