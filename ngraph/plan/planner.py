@@ -7,6 +7,7 @@ from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Run
 from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.parts.deferred import deferred
@@ -21,7 +22,7 @@ from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, PlanStep, dims_o
 from ngraph.plan.layout import insert_packing
 from ngraph.plan.memory import allocate, kept_in_place, may_replace
 from ngraph.plan.packing import copy_of
-from ngraph.plan.stages import kernel_of
+from ngraph.plan.stages import kernel_of, widened
 from ngraph.plan.text import text
 from ngraph.plan.verify import verify
 from ngraph.program.program import AxisId, Program, Value, map_attr
@@ -214,11 +215,25 @@ class _Planner:
             storage = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
             if n.once and any(not u.once for u in self.graph.users[n]):
                 storage = "once"
-            self.buffer(n, n.hint, n.axes, n.dtype, storage)
+            dtype = self.held_as(n) if storage in ("arena", "once") else n.dtype
+            self.buffer(n, n.hint, n.axes, dtype, storage)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:
                 c = r.source
                 self.buffer(c, c.value.name, c.axes, c.dtype, "constant", value=c.value)
+
+    def held_as(self, n: TensorNode) -> DType:
+        """Returns the dtype in which a value is stored: the shorter float of which it is a cast, or to which all readers cast it."""
+        users = self.graph.users[n]
+        if any(r.predicate and r.pad_value != 0 for u in users for r in u.reads if r.source is n) or any(
+            u.kind == "routine" for u in users
+        ):
+            return n.dtype
+        kinds = {u.dtype if u.kind == "elem" and u.op == "cast" else n.dtype for u in users}
+        if widened(n) is None and (n.kind != "join" or all(part.combine == "set" for part in n.parts)) and len(kinds) == 1:
+            (kind,) = kinds
+            return kind if kind.is_float and n.dtype.is_float and kind.bits < n.dtype.bits else n.dtype
+        return widened(n) or n.dtype
 
     def step(self, group: FusionGroup) -> PlanStep:
         call = group.nodes[0]

@@ -15,7 +15,7 @@ from ngraph.plan.cost import FusionGroup
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Stage, Store, dims_of, variant_loops
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import MAX_ORIGINS, MAX_RECOMPUTED_COST
-from ngraph.tensors.graph import Arg, IndexValue, PiecewisePart, ScalarConstant, TensorNode
+from ngraph.tensors.graph import Arg, IndexValue, PiecewisePart, ScalarConstant, TensorNode, dtype_of
 from ngraph.tensors.index import Load, Read, depth, identity_index
 
 Key = tuple[Any, ...]
@@ -211,6 +211,7 @@ class _Lines:
 
     def put(self, n: TensorNode, line: int, written: dict[TensorNode, Buffer]) -> Store:
         written[n] = target = self.owner.target(n)
+        line = self.stored(line, n, target)
         index = identity_index(target.axes)
         if n.split_k is not None:
             index[n.split_k] = self.owner.part_of(n)
@@ -219,9 +220,19 @@ class _Lines:
     def put_part(self, n: TensorNode, part: PiecewisePart, written: dict[TensorNode, Buffer]) -> Store:
         target = written.get(n) or self.owner.stored_in.get(n) or self.owner.target(n)
         written[n] = target
-        value = self.line(part.arg)
+        value = self.stored(self.line(part.arg), n, target)
         index = {a: self.resolved(part.place[a], ()) for a in target.axes}
         return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.predicate]), part.combine)
+
+    def stored(self, line: int, n: TensorNode, target: Buffer) -> int:
+        """Returns the line of a node's value in the dtype of its buffer: that of what it is a cast of, or that in which all read it."""
+        if target.dtype is n.dtype:
+            return line
+        if widened(n) is target.dtype:
+            return self.line(n.args[0])
+        same = (k for k, x in enumerate(self.lines, self.first) if x.op == "cast" and x.args == (line,) and x.dtype is target.dtype)
+        known = next(same, None)
+        return self.emit("cast", [line], target.dtype) if known is None else known
 
     # values
     def node_key(self, n: TensorNode) -> Key:
@@ -297,15 +308,26 @@ class _Lines:
         own = all(type(e) is Idx and e.of == a for a, e in zip(n.axes, at, strict=True))
         index = None if own else dict(zip(n.axes, at, strict=True))
         needs = [self.key(a, index, predicate) for a in n.args]
-        if n.op == "copy":
+        if n.op == "copy" or (n.op == "cast" and self.shortened(n.args[0]) is n.dtype):
             return needs, lambda args: args[0]
         return needs, lambda args: self.emit(n.op, args, n.dtype, n.attrs)
+
+    def here(self, source: Any) -> Buffer | None:
+        """Returns the buffer from which a value is read; None where it is computed here."""
+        return self.owner.stored_in.get(source) if source in self.owner.g.set else self.owner.buffers[source]
+
+    def shortened(self, arg: Arg) -> DType | None:
+        """Returns the dtype in which a value is stored where that is what its readers cast it to."""
+        if type(arg) is not Read or not isinstance(arg.source, TensorNode):
+            return None
+        here = self.here(arg.source)
+        return None if here is None or here.dtype in (arg.source.dtype, widened(arg.source)) else here.dtype
 
     def expand_read(
         self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, predicate: tuple[ExprLike, ...], pad_value: Any
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
         every = tuple(dict.fromkeys((*mine, *predicate)))
-        here = self.owner.stored_in.get(source) if source in self.owner.g.set else self.owner.buffers[source]
+        here = self.here(source)
         if here is None:  # computed here, where the predicates hold
             wanted: list[Key] = [
                 ("predicate", mine, every),
@@ -316,7 +338,10 @@ class _Lines:
 
         def make(_: list[int]) -> int:
             index = {a: self.resolved(e, every) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
-            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, every) for e in every]), pad_value))
+            read = Read(here, index, tuple([self.resolved(e, every) for e in every]), pad_value)
+            line = self.emit("read", (), here.dtype, read=read)
+            wide = here.dtype is not source.dtype and here.dtype is widened(source)
+            return self.emit("cast", [line], source.dtype) if wide else line
 
         return self.inside([*at, *every], every), make
 
@@ -332,6 +357,14 @@ class _Lines:
     def resolved(self, e: ExprLike, predicate: tuple[ExprLike, ...]) -> ExprLike:
         """Returns an expression whose loads name lines."""
         return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, predicate))) if type(x) is Load else x)
+
+
+def widened(n: TensorNode) -> DType | None:
+    """Returns the dtype of the shorter float of which a value is a cast, if it is one: that one holds all of it."""
+    if n.kind != "elem" or n.op != "cast":
+        return None
+    d = dtype_of(n.args[0])
+    return d if d.is_float and n.dtype.is_float and d.bits < n.dtype.bits else None
 
 
 def origin_of(nodes: Iterable[TensorNode]) -> tuple[Origin, ...]:

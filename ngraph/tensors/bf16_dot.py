@@ -54,17 +54,30 @@ def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
     still = e.parameters()
 
     def by_two(n: Draft) -> Draft | None:
-        product = summed(n) if n.dtype is dtypes.float32 else None
-        if product is None or not all(map(_short, product.args)):
-            return None
-        over, factors = terms(e, n, product.args)
-        if over is None or not pays(e, n, factors, row.k, still):
+        product, over, factors = _pairs(e, n)
+        if product is None or over is None or not pays(e, n, factors, row.k, still):
             return None
         values = [Packed(_cast(f.read) or Read(f.read.source, identity_index(f.read.source.axes)), dtypes.bfloat16) for f in factors]
         made: Draft = shorter(e, n, product, over, [*zip(factors, values, strict=True)], row, known).source
         return made
 
     return regrouped(e, by_two)
+
+
+def cost_of_pairs(graph: GraphEditor, n: Draft, machine: Cpu) -> float | None:
+    """Returns the cost of a sum whose products are taken by pairs, in vector instructions per lane; None where they are not."""
+    row, (product, over, factors), still = machine.product("dot2"), _pairs(graph, n), graph.parameters()
+    if row is None or product is None or over is None or not pays(graph, n, factors, row.k, still):
+        return None
+    return PRODUCT_COST * n.size / row.k + _packing(graph, factors, still)
+
+
+def _pairs(graph: GraphEditor, n: Draft) -> tuple[Draft | None, AxisId | None, tuple[DotOperand, ...]]:
+    """Returns the product that a sum adds up, the axis along which it has pairs, and both factors; nothing where there are none."""
+    product = summed(n) if n.dtype is dtypes.float32 else None
+    if product is None or not all(map(_short, product.args)):
+        return None, None, ()
+    return product, *terms(graph, n, product.args)
 
 
 def _short(a: Arg) -> bool:
@@ -117,9 +130,13 @@ def terms(graph: GraphEditor, n: Draft, args: Sequence[Arg]) -> tuple[AxisId | N
 
 def pays(graph: GraphEditor, n: Draft, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
     """Whether groups of so many terms save more time in products than packing the operands that change takes."""
+    return n.size >= MIN_DOT_PRODUCTS and _packing(graph, factors, still) < (MAX_DOT_TIME - 1 / count) * PRODUCT_COST * n.size
+
+
+def _packing(graph: GraphEditor, factors: Iterable[DotOperand], still: Callable[[Read], bool]) -> float:
+    """Returns the cost of packing the operands that change, in vector instructions per lane."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
-    packed = sum([math.prod([graph.guesses()[a] for a in source.axes]) for source in changing])
-    return n.size >= MIN_DOT_PRODUCTS and PACKING_COST * packed < (MAX_DOT_TIME - 1 / count) * PRODUCT_COST * n.size
+    return PACKING_COST * sum([math.prod([graph.guesses()[a] for a in source.axes]) for source in changing])
 
 
 def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:

@@ -31,6 +31,7 @@ from ngraph.targets.tuning import (
     TRANSFORM_COST,
     TRANSPOSE_COST,
 )
+from ngraph.tensors.bf16_dot import cost_of_pairs
 from ngraph.tensors.edit import Draft, GraphEditor, summed
 from ngraph.tensors.graph import Arg, PiecewisePart, ScalarConstant, TensorGraph
 from ngraph.tensors.index import Read, affine, identity_index, loop_variant_axes
@@ -135,7 +136,11 @@ def _best(graph: GraphEditor, n: Draft, machine: Cpu) -> Sum | None:
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
     best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
-    return best if best is not None and _cost(graph, best, machine) < MAX_WINOGRAD_TIME * PRODUCT_COST * n.size else None
+    if best is None:
+        return None
+    pairs = cost_of_pairs(graph, n, machine)  # of bfloat16, beside which the transforms' errors are small
+    direct = MAX_WINOGRAD_TIME * PRODUCT_COST * n.size if pairs is None else pairs
+    return best if _cost(graph, best, machine) < direct else None
 
 
 def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:

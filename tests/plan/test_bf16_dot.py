@@ -75,3 +75,37 @@ def test_parameters_are_packed_before_any_call():
     made = plan(program([ng.dot(x, w)], x), machine=BF16)
     assert any(line.op == "pack2" for step in made.once for s in step.stages for line in s.before)
     assert any(b.storage == "once" and b.dtype.name == "uint32" for b in made.buffers)
+
+
+@pytest.mark.parametrize("kind, pairs", [(SHORT, True), (np.float32, False)], ids=["bfloat16", "float32"])
+def test_windows_of_five_are_summed_by_pairs_and_otherwise_transformed(kind, pairs):
+    n, c, k, h, w, r, s = (axis(m, a) for m, a in ((32, "N"), (16, "C"), (32, "K"), (14, "H"), (14, "W"), (5, "R"), (5, "S")))
+    x, f = hole(n, c, h, w, dtype=kind), hole(k, c, r, s, dtype=kind)
+    made = text(plan(program([ng.conv(x, f, {h: r, w: s}, padding=2)], x, f), machine=BF16))
+    assert ("dot2(" in made, "point0" in made) == (pairs, not pairs)
+
+
+@pytest.mark.parametrize("machine", [BF16, DEFAULT], ids=["pairs", "others"])
+def test_a_sum_is_stored_in_the_dtype_to_which_it_is_rounded(machine):
+    """A layer's sum is rounded to bfloat16; its mean and what follows that are computed in float32, in kernels of their own."""
+    n, c, k, h = axis(64, "N"), axis(48, "C"), axis(40, "K"), axis(30, "H")
+    x, f = hole(n, c, h, dtype=SHORT), hole(k, c, dtype=SHORT)
+    y = ng.cast(ng.dot(f, x), np.float32)
+    p = program([ng.cast(y - ng.mean(y, out_axes=[k]), SHORT)], x, f)
+    made = verify(plan(p, machine=machine))
+    kinds = [b.dtype.name for b in made.buffers if b.storage == "arena" and {*b.axes} >= {"N", "K", "H"}]
+    assert kinds == ["bfloat16"]
+    assert text(parse(text(made))) == text(made)
+    agree(p, made, rtol=2e-2, atol=2e-2)
+
+
+def test_a_transformed_sum_is_stored_in_the_dtype_to_which_all_cast_it():
+    n, c, k, h, w, r, s = (axis(m, a) for m, a in ((8, "N"), (32, "C"), (32, "K"), (16, "H"), (16, "W"), (3, "R"), (3, "S")))
+    x, f = hole(n, c, h, w, dtype=SHORT), hole(k, c, r, s, dtype=SHORT)
+    y = ng.cast(ng.conv(x, f, {h: r, w: s}, padding=1), np.float32)
+    p = program([ng.cast(y - ng.mean(y, out_axes=[k]), SHORT)], x, f)
+    made = verify(plan(p, machine=DEFAULT))
+    stored = {b.dtype.name for b in made.buffers if b.storage == "arena" and {*b.axes} == {"N", "K", "H", "W"}}
+    assert "point0" in text(made)
+    assert stored == {"bfloat16"}
+    agree(p, made, rtol=3e-2, atol=3e-2)
