@@ -8,9 +8,10 @@ import numpy as np
 from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional.values import Tensor
-from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.numpy import by_numpy
-from ngraph.keras.tensors import KerasTrace, apply
+from ngraph.keras.tensors import apply
+from ngraph.keras.traces import KerasTrace
 from ngraph.ops import elementwise as e
 from ngraph.ops.ctc import ctc_record
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional.elementwise import alone, each, remainder, truncated
 from ngraph.frontends.positional.values import Tensor
-from ngraph.keras.core import convert_to_tensor
-from ngraph.keras.tensors import BackendTensor, KerasTrace, apply
+from ngraph.keras.convert import convert_to_tensor
+from ngraph.keras.tensors import BackendTensor, apply
+from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
@@ -248,3 +249,10 @@ def table() -> dict[str, Callable[..., Any]]:
 def constant(x: Any, dtype: Any) -> Any:
     """Returns a Python number as an element of a dtype."""
     return as_dtype(dtype).np.type(x)
+
+
+FUNCTIONS = table()
+globals().update(FUNCTIONS)
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

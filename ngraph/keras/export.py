@@ -8,8 +8,10 @@ from keras.src import backend, tree
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import StageRun
-from ngraph.keras.core import SPEC_LENGTHS, convert_to_tensor
-from ngraph.keras.tensors import BackendTensor, KerasTrace, LengthNeeded, TraceScope, lifted, whole
+from ngraph.keras.convert import convert_to_tensor
+from ngraph.keras.core import SPEC_LENGTHS
+from ngraph.keras.tensors import BackendTensor, lifted, whole
+from ngraph.keras.traces import KerasTrace, LengthNeeded, TraceScope
 from ngraph.ops.state import variable as weight
 from ngraph.parts.deferred import deferred
 

@@ -12,7 +12,8 @@ from keras.src.backend.common import KerasVariable
 from ngraph.autodiff.backward import deriv, jvp, vjp
 from ngraph.errors import ArgumentError
 from ngraph.frontends.positional.values import Tensor
-from ngraph.keras.tensors import BackendTensor, KerasTrace, TapeRecord, Taping, apply, lifted, reading, record, taping, whole
+from ngraph.keras.tensors import BackendTensor, apply, lifted, whole
+from ngraph.keras.traces import KerasTrace, TapeRecord, Taping, reading, record, taping
 from ngraph.op_graph.opdef import OpDef
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast

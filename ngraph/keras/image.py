@@ -12,7 +12,7 @@ from keras.src import backend
 from keras.src.random.seed_generator import draw_seed
 
 from ngraph.keras import nn, numpy, random
-from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.elementwise import in_float
 from ngraph.keras.linalg import solve
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
-from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.elementwise import in_float
 from ngraph.keras.gradients import along
 from ngraph.keras.numpy import by_numpy
 from ngraph.keras.reductions import axes_of
-from ngraph.keras.tensors import KerasTrace, apply
+from ngraph.keras.tensors import apply
+from ngraph.keras.traces import KerasTrace
 from ngraph.ops import linalg as of_axes
 
 FACTORS: dict[str, Callable[..., Any]] = {

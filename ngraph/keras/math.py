@@ -9,17 +9,20 @@ from keras.src import backend
 
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
-from ngraph.keras.core import cast, convert_to_tensor, scatter_update
-from ngraph.keras.elementwise import in_float, table
+from ngraph.keras.convert import cast, convert_to_tensor
+from ngraph.keras.core import scatter_update
+from ngraph.keras.elementwise import erf as erf
+from ngraph.keras.elementwise import erfc as erfc
+from ngraph.keras.elementwise import erfinv as erfinv
+from ngraph.keras.elementwise import in_float
+from ngraph.keras.elementwise import rsqrt as rsqrt
 from ngraph.keras.linalg import slogdet
 from ngraph.keras.reductions import logsumexp as logsumexp
 from ngraph.keras.reductions import top
-from ngraph.keras.tensors import KerasTrace, apply
+from ngraph.keras.tensors import apply
+from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops.fourier import transform
-
-_FUNCTIONS = table()
-rsqrt, erf, erfc, erfinv = (_FUNCTIONS[name] for name in "rsqrt erf erfc erfinv".split())
 
 
 def _segments(kind: str | None, empty: str) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from keras.src.backend.common.keras_tensor import KerasTensor
 
-from ngraph.keras import moving, numpy
-from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras import indices, numpy
+from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.tensors import BackendTensor
 
 BOTH = (
@@ -40,13 +41,15 @@ def install() -> None:
         __neg__=lambda x: numpy.negative(x),
         __abs__=lambda x: numpy.absolute(x),
         __invert__=lambda x: numpy.bitwise_not(x),
-        __getitem__=moving.getitem,
+        __getitem__=indices.getitem,
         __round__=lambda x, n=0: numpy.round(x, n or 0),
         astype=lambda x, dtype: cast(x, dtype),
         reshape=lambda x, *shape: numpy.reshape(x, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape),
         transpose=lambda x, *axes: numpy.transpose(x, axes or None),
         T=property(lambda x: numpy.transpose(x)),
         **{name: getattr(numpy, name) for name in "sum mean max min prod std var argmax argmin all any".split()},
+        item=lambda x: np.asarray(x).item(),
+        tolist=lambda x: np.asarray(x).tolist(),
         flatten=lambda x: numpy.ravel(x),
         copy=lambda x: convert_to_tensor(x),
     )

@@ -14,9 +14,10 @@ from keras.src.random.seed_generator import make_default_seed as make_default_se
 
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
-from ngraph.keras.core import cast, convert_to_tensor
+from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.moving import shape_of
-from ngraph.keras.tensors import KerasTrace, apply, size_of
+from ngraph.keras.tensors import apply, size_of
+from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.dtypes import as_dtype

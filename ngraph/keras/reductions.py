@@ -11,10 +11,12 @@ from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional import indexing, reductions
 from ngraph.frontends.positional.values import Tensor
-from ngraph.keras.core import convert_to_tensor
-from ngraph.keras.elementwise import float_of, in_float, table
-from ngraph.keras.tensors import BackendTensor, KerasTrace, apply
+from ngraph.keras.convert import convert_to_tensor
+from ngraph.keras.elementwise import FUNCTIONS, divide, float_of, in_float, isnan, logical_not, maximum, sqrt, square, subtract
+from ngraph.keras.tensors import BackendTensor, apply
+from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import sorting, statistics
@@ -22,8 +24,6 @@ from ngraph.ops.rearrange import flip as flipped
 from ngraph.parts.deferred import deferred
 
 numpy = deferred("ngraph.keras.numpy")  # which is made of these functions
-
-_FUNCTIONS = table()
 
 
 def axes_of(x: BackendTensor, axis: Any) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ def _end(name: str) -> Callable[..., Any]:
             raise ValueError("zero-size array to reduction operation which has no identity")
         found = over(name, x, axis, keepdims)
         if initial is not None:
-            f = _FUNCTIONS["maximum" if name == "max" else "minimum"]
+            f = FUNCTIONS["maximum" if name == "max" else "minimum"]
             found = convert_to_tensor(f(found, convert_to_tensor(initial, x.dtype)), x.dtype)
         return found
 
@@ -136,16 +136,16 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = convert_to_tensor(x)
     dtype = float_of(x.dtype)
     wide = convert_to_tensor(x, "float32" if dtype in ("float16", "bfloat16") else dtype)
-    centred = _FUNCTIONS["subtract"](wide, mean(wide, axis, True))
-    return convert_to_tensor(mean(_FUNCTIONS["square"](centred), axis, keepdims), dtype)
+    centred = subtract(wide, mean(wide, axis, True))
+    return convert_to_tensor(mean(square(centred), axis, keepdims), dtype)
 
 
 def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return _FUNCTIONS["sqrt"](var(x, axis, keepdims))
+    return sqrt(var(x, axis, keepdims))
 
 
 def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return _FUNCTIONS["subtract"](max(x, axis, keepdims), min(x, axis, keepdims))
+    return subtract(max(x, axis, keepdims), min(x, axis, keepdims))
 
 
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -259,32 +259,35 @@ def flip(x: Any, axis: Any = None) -> Any:
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Returns quantiles of the sorted elements along dims, which go; those of several q stand in front."""
+def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False, present: bool = False) -> Any:
+    """Returns quantiles of the sorted elements along dims, which go; those of several q stand in front.
+
+    A NaN makes them NaN; where `present`, NaN are sorted behind the others, and q counts among the others.
+    """
     if method not in METHODS:
         raise ValueError(f"Invalid method: {method!r}. Expected one of {METHODS}")
     x, q = in_float(x), convert_to_tensor(q)
-    q = convert_to_tensor(q, x.dtype)
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]
-    moved = numpy.transpose(x, [*rest, *axes])
-    flat = sort(numpy.reshape(moved, [*[x.shape[k] for k in rest], -1]), -1)
-    last = convert_to_tensor(flat.shape[-1], "int32") - 1
-    at = numpy.multiply(numpy.reshape(q, [-1]), convert_to_tensor(last, x.dtype))
+    flat = numpy.reshape(numpy.transpose(x, [*rest, *axes]), [*[x.shape[k] for k in rest], -1])
+    filled, missing = _filled(flat, np.inf)
+    flat = sort(filled if present else flat, -1)
+    many = sum(convert_to_tensor(logical_not(missing), "int32"), -1, True) if present else convert_to_tensor(flat.shape[-1], "int32")
+    last = subtract(many, 1)
+    at = numpy.multiply(convert_to_tensor(numpy.reshape(q, [-1]), x.dtype), convert_to_tensor(maximum(last, 0), x.dtype))
     low, high = (convert_to_tensor(f(at), "int32") for f in (numpy.floor, numpy.ceil))
     if method == "nearest":
         low = high = convert_to_tensor(numpy.round(at), "int32")
-    a, b = numpy.take(flat, low, axis=-1), numpy.take(flat, high, axis=-1)
-    part = numpy.subtract(at, convert_to_tensor(low, x.dtype))
+    pick = numpy.take_along_axis if present else numpy.take
+    a, b = pick(flat, low, axis=-1), pick(flat, high, axis=-1)
+    part = subtract(at, convert_to_tensor(low, x.dtype))
     if method == "midpoint":
-        part = numpy.where(numpy.equal(low, high), 0.0, 0.5)
-        part = convert_to_tensor(part, x.dtype)
+        part = convert_to_tensor(numpy.where(numpy.equal(low, high), 0.0, 0.5), x.dtype)
     found = {"lower": a, "higher": b, "nearest": a}.get(method)
-    if found is None:
-        found = numpy.add(a, numpy.multiply(numpy.subtract(b, a), part))
-    missing = numpy.any(numpy.isnan(flat), axis=-1, keepdims=True)
-    found = numpy.where(missing, convert_to_tensor(float("nan"), x.dtype), found)
-    found = numpy.moveaxis(found, -1, 0)
+    if found is None:  # equal ones may be infinite
+        found = numpy.where(numpy.equal(a, b), a, numpy.add(a, numpy.multiply(subtract(b, a), part)))
+    bad = numpy.less(last, 0) if present else any(missing, -1, True)
+    found = numpy.moveaxis(numpy.where(bad, convert_to_tensor(float("nan"), x.dtype), found), -1, 0)
     if keepdims:
         found = numpy.reshape(found, [found.shape[0], *[1 if k in axes else n for k, n in enumerate(x.shape)]])
     return found if q.ndim else found[0]
@@ -294,10 +297,10 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return quantile(x, 0.5, axis, "linear", keepdims)
 
 
-def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
+def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False, present: bool = False) -> Any:
     q = convert_to_tensor(q)
     q = convert_to_tensor(q, float_of(q.dtype, convert_to_tensor(x).dtype))
-    return quantile(x, _FUNCTIONS["divide"](q, 100.0), axis, method, keepdims)
+    return quantile(x, divide(q, 100.0), axis, method, keepdims, present)
 
 
 # ---- without NaN --------------------------------------------------------------------------------------------------------
@@ -306,8 +309,8 @@ def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdim
 def _filled(x: Any, number: float) -> tuple[BackendTensor, BackendTensor]:
     """Returns a tensor with a number in place of NaN, and where NaN is."""
     x = convert_to_tensor(x)
-    missing = _FUNCTIONS["isnan"](x)
-    if not np.issubdtype(x.dtype, np.floating) and x.dtype.name != "bfloat16":
+    missing = isnan(x)
+    if not as_dtype(x.dtype).is_float:
         return x, missing
     return numpy.where(missing, convert_to_tensor(number, x.dtype), x), missing
 
@@ -322,42 +325,34 @@ def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     filled, missing = _filled(in_float(x), 0.0)
-    many = sum(convert_to_tensor(_FUNCTIONS["logical_not"](missing), filled.dtype), axis, keepdims)
-    return _FUNCTIONS["divide"](sum(filled, axis, keepdims), many)
+    many = sum(convert_to_tensor(logical_not(missing), filled.dtype), axis, keepdims)
+    return divide(sum(filled, axis, keepdims), many)
 
 
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = in_float(x)
-    return nanmean(_FUNCTIONS["square"](_FUNCTIONS["subtract"](x, nanmean(x, axis, True))), axis, keepdims)
+    return nanmean(square(subtract(x, nanmean(x, axis, True))), axis, keepdims)
 
 
 def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return _FUNCTIONS["sqrt"](nanvar(x, axis, keepdims))
+    return sqrt(nanvar(x, axis, keepdims))
 
 
-def _nan_end(function: Callable[..., Any], number: float) -> Callable[..., Any]:
+def _nan_chosen(function: Callable[..., Any], number: float, none: float) -> Callable[..., Any]:
+    """Returns a function of the elements that are not NaN, which stand for `number`; it gives `none` where there are no others."""
+
     def found(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         filled, missing = _filled(x, number)
         made = function(filled, axis, keepdims)
-        if not np.issubdtype(filled.dtype, np.floating):
+        if not as_dtype(filled.dtype).is_float:
             return made
-        return numpy.where(all(missing, axis, keepdims), convert_to_tensor(float("nan"), filled.dtype), made)
+        return numpy.where(all(missing, axis, keepdims), convert_to_tensor(none, made.dtype), made)
 
     return found
 
 
-nanmax, nanmin = _nan_end(max, -np.inf), _nan_end(min, np.inf)
-
-
-def _nan_place(function: Callable[..., Any], number: float) -> Callable[..., Any]:
-    def found(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        filled, missing = _filled(x, number)
-        return numpy.where(all(missing, axis, keepdims), -1, function(filled, axis, keepdims))
-
-    return found
-
-
-nanargmax, nanargmin = _nan_place(argmax, -np.inf), _nan_place(argmin, np.inf)
+nanmax, nanmin = _nan_chosen(max, -np.inf, np.nan), _nan_chosen(min, np.inf, np.nan)
+nanargmax, nanargmin = _nan_chosen(argmax, -np.inf, -1), _nan_chosen(argmin, np.inf, -1)
 
 
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
@@ -369,31 +364,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """As `quantile`, of the elements that are not NaN: they are sorted in front, and q counts among them."""
-    x, q = in_float(x), convert_to_tensor(q)
-    axes = axes_of(x, axis)
-    rest = [k for k in range(x.ndim) if k not in axes]
-    flat = numpy.reshape(numpy.transpose(x, [*rest, *axes]), [*[x.shape[k] for k in rest], -1])
-    filled, missing = _filled(flat, np.inf)
-    filled = sort(filled, -1)
-    many = sum(convert_to_tensor(_FUNCTIONS["logical_not"](missing), "int32"), -1, True)
-    last = _FUNCTIONS["subtract"](many, 1)
-    points = convert_to_tensor(numpy.reshape(q, [-1]), x.dtype)
-    at = numpy.multiply(points, convert_to_tensor(_FUNCTIONS["maximum"](last, 0), x.dtype))
-    low, high = (convert_to_tensor(f(at), "int32") for f in (numpy.floor, numpy.ceil))
-    if method == "nearest":
-        low = high = convert_to_tensor(numpy.round(at), "int32")
-    a, b = numpy.take_along_axis(filled, low, -1), numpy.take_along_axis(filled, high, -1)
-    part = numpy.subtract(at, convert_to_tensor(low, x.dtype))
-    if method == "midpoint":
-        part = convert_to_tensor(numpy.where(numpy.equal(low, high), 0.0, 0.5), x.dtype)
-    found = {"lower": a, "higher": b, "nearest": a}.get(method)
-    if found is None:
-        found = numpy.add(a, numpy.multiply(numpy.subtract(b, a), part))
-    found = numpy.moveaxis(numpy.where(numpy.less(last, 0), convert_to_tensor(float("nan"), x.dtype), found), -1, 0)
-    if keepdims:
-        found = numpy.reshape(found, [found.shape[0], *[1 if k in axes else n for k, n in enumerate(x.shape)]])
-    return found if q.ndim else found[0]
+    return quantile(x, q, axis, method, keepdims, present=True)
 
 
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -401,6 +372,4 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    q = convert_to_tensor(q)
-    q = convert_to_tensor(q, float_of(q.dtype, convert_to_tensor(x).dtype))
-    return nanquantile(x, _FUNCTIONS["divide"](q, 100.0), axis, method, keepdims)
+    return percentile(x, q, axis, method, keepdims, present=True)

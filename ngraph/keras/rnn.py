@@ -7,7 +7,8 @@ from typing import Any
 from keras.src import activations, tree
 
 from ngraph.keras import numpy
-from ngraph.keras.core import cast, convert_to_tensor, scan
+from ngraph.keras.convert import cast, convert_to_tensor
+from ngraph.keras.loops import scan
 
 
 def _turned(x: Any) -> Any:

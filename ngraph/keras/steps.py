@@ -14,7 +14,8 @@ from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import Inside
 from ngraph.keras import core
-from ngraph.keras.tensors import BackendTensor, KerasTrace, LengthNeeded, TraceScope, lifted, reading, transformer, whole
+from ngraph.keras.tensors import BackendTensor, lifted, transformer, whole
+from ngraph.keras.traces import KerasTrace, LengthNeeded, TraceScope, reading
 from ngraph.op_graph.op import ordered
 
 BATCH = "batch"  # the name of the axis of dim 0 of all data

@@ -18,8 +18,9 @@ from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
 from ngraph.keras import numpy
-from ngraph.keras.core import convert_to_tensor, is_tensor, scan
+from ngraph.keras.convert import convert_to_tensor, is_tensor
 from ngraph.keras.gradients import value_and_grad
+from ngraph.keras.loops import scan
 from ngraph.keras.steps import CompiledFunction
 
 

@@ -301,6 +301,7 @@ FUNCTIONS = {
     "tril": (lambda n, x: n.tril(x, k=-1), 0),
     "where": (lambda n, x: n.where(x > 0, x, -1.0), 0),
     "median": (lambda n, x: n.median(x), 1e-6),
+    "nanmedian of infinities": (lambda n, x: n.nanmedian(n.where(x > 0, float("inf"), n.where(x < -1, float("nan"), x)), axis=1), 1e-6),
     "floor_divide": (lambda n, x: x // 0.3, 0),
     "tensordot": (lambda n, x: n.tensordot(x, x, axes=([0, 1], [0, 1])), 1e-6),
 }
