@@ -1,19 +1,21 @@
 """The shared bench's modules through PyTorch: eager, channels-last, Inductor, Inductor freezing, ours, ours frozen, and our own API.
 
-    python bench/torch_modules.py I2 T6 [--ways eager,ngraph] [--rounds 7] [--json FILE]     whole calls, paired in one process
-    python bench/torch_modules.py I2 --memory                  the peak resident set of each way, in a process of its own
+    python bench/torch_modules.py I2 T6 [--ways eager,ngraph] [--rounds 7] [--json FILE] [--caches FOLDER]
+    python bench/torch_modules.py --table FILE …              the table of docs/performance.md, from such files
     python bench/torch_modules.py --calls                      one tensor and 200 parameters, beside eager's `x + 1` and `.detach().numpy()`
     python bench/torch_modules.py --steps 100,1000             an LSTM of so many steps: seconds until ready, and eager ÷ ours
 
-A call is what a user calls, with tensors: a forward pass under no_grad, or a training step with forward, loss, backward and update. The
-ways take turns, a slice of calls each; a ratio is the median over the rounds of one way's time divided by another's in the same round.
-`ready` is the time of the first call, from empty caches. BENCH names the folder of the shared bench. All ways share one process, and so
-the threads that each library keeps waiting: compare eager's milliseconds with a run of `--ways eager` alone before believing a ratio.
+A call is what a user calls, with tensors: a forward pass under no_grad, or a training step with forward, loss, backward and update. Each
+way has a process of its own, so that no library waits for the threads of another. The ways take turns, a slice of calls each, while the
+others sleep; a ratio is the median over the rounds of one way's time divided by another's in the same round. `ready` is the time of the
+first call, from empty caches, and the processor seconds of that, with those of compilers that are started; with `--caches` these are kept,
+so that the next run is ready at once. `peak` is the largest resident set. BENCH names the folder of the shared bench.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import os
 import resource
 import statistics
@@ -31,7 +33,7 @@ OTHERS = WAYS[:4]  # those that ours is compared with
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
-    caches = tempfile.mkdtemp(prefix="torch_modules_")
+    caches = sys.argv[sys.argv.index("--caches") + 1] if "--caches" in sys.argv else tempfile.mkdtemp(prefix="torch_modules_")
     os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["NGRAPH_CACHE"] = os.path.join(caches, "torch"), os.path.join(caches, "ngraph")
     sys.path[:0] = [ROOT, BENCH]
 
@@ -101,14 +103,20 @@ def call_of(w, way):
     return train
 
 
+def processor():
+    """Returns the processor seconds of this process, and of those that it started and that have ended."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
+
+
 def first(w, way):
-    """Returns the call, and the seconds of the first one with all that it compiles."""
+    """Returns the call, and the seconds and processor seconds of the first one with all that it compiles."""
     frozen = torch._inductor.config.patch(freezing=True) if way == "freezing" else contextlib.nullcontext()
-    start = time.perf_counter()
+    start, used = time.perf_counter(), processor()
     with frozen:
         call = call_of(w, way)
         call(0)
-    return call, time.perf_counter() - start
+    return call, time.perf_counter() - start, processor() - used
 
 
 def ratio(a, b):
@@ -137,44 +145,119 @@ def compared(calls, rounds):
     return took
 
 
-def measured(name, ways, rounds):
-    """Returns a row: milliseconds and seconds until ready by way, and the best of the others divided by ours."""
+def serve(name, way):
+    """Is the process of one way: says when it is ready, then the seconds of a call for each line of input, `count begin`."""
     from peerbench.workloads import WORKLOADS
 
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
     w = WORKLOADS[name]
     w.params_cache = w.graph().init()
-    calls, ready = {}, {}
+    try:
+        call, seconds, used = first(w, way)
+    except LookupError:
+        return
+    print(json.dumps({"ready": seconds, "processor": used}), file=answers, flush=True)
+    for line in sys.stdin:
+        count, begin = (int(n) for n in line.split())
+        print(json.dumps(slices(call, count, begin)), file=answers, flush=True)
+    print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), file=answers, flush=True)
+
+
+class Way:
+    """The process of one way, once it is ready. Raises LookupError where there is no such way."""
+
+    def __init__(self, name, way):
+        command = [sys.executable, os.path.abspath(__file__), name, "--ways", way, "--serve", "--caches", caches]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.about = self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise LookupError(f"ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def took(self, count, begin):
+        print(count, begin, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def peak(self):
+        self.process.stdin.close()
+        found = self.answer()
+        self.process.wait()
+        return found
+
+
+def measured(name, ways, rounds):
+    """Returns a row: by way milliseconds, seconds until ready, and MiB; and the best of the others divided by ours."""
+    processes = {}
     for way in ways:
         try:
-            calls[way], ready[way] = first(w, way)
-        except LookupError:
-            continue
-        except Exception as error:
-            print(f"{name} {way}: {type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
-    took = compared(calls, rounds)
-    row = {"name": name, "ms": {k: 1e3 * statistics.median(v) for k, v in took.items()}, "ready": ready, "ratios": {}}
-    others = [took[k] for k in OTHERS if k in took]
+            processes[way] = Way(name, way)
+        except LookupError as error:
+            print(f"{name} {way}: {error}", file=sys.stderr)
+    counts = {}
+    for way, process in processes.items():
+        took = min(process.took(1, 1), process.took(1, 2))
+        counts[way] = max(1, round(SLICE / max(took, 1e-6)))
+    took = {way: [] for way in processes}
+    for n in range(rounds):
+        for way, process in processes.items():
+            took[way].append(process.took(counts[way], 3 + n))
+    row = {
+        "name": name,
+        "took": took,
+        "ready": {k: p.about for k, p in processes.items()},
+        "peak": {k: p.peak() for k, p in processes.items()},
+    }
+    return row | {"ms": {k: 1e3 * statistics.median(v) for k, v in took.items()}, "ratios": ratios(took)}
+
+
+def ratios(took):
+    """Returns what is compared: the best of the others divided by ours, and ours divided by our own API."""
+    found = {}
     for ours in ("ngraph", "frozen", "step"):
+        others = [took[k] for k in OTHERS if k in took and (k != "freezing" or ours == "frozen")]
         if ours in took and others:
-            best = [min(each) for each in zip(*others, strict=True)]
-            row["ratios"][ours] = ratio(best, took[ours])
+            found[ours] = ratio([min(each) for each in zip(*others, strict=True)], took[ours])
         if ours in took and "own" in took:
-            row["ratios"][f"{ours}/own"] = ratio(took[ours], took["own"])
-    return row
+            found[f"{ours}/own"] = ratio(took[ours], took["own"])
+    return found
 
 
 def show(row):
     """Prints a row."""
-    print(row["name"], " ".join(f"{k} {v:.3f} ms (ready {row['ready'][k]:.1f} s)" for k, v in row["ms"].items()))
-    print("   ", " ".join(f"{k} {v:.2f}" for k, v in row["ratios"].items()), flush=True)
+    for k, ms in row["ms"].items():
+        about, peak = row["ready"][k], row["peak"][k]
+        ready = f"ready {about['ready']:6.1f} s ({about['processor']:6.1f} s processor)"
+        print(f"{row['name']:5} {k:13} {ms:10.4g} ms  {ready}  peak {peak:6.0f} MiB")
+    print("     ", "  ".join(f"{k} {v:.2f}" for k, v in row["ratios"].items()), flush=True)
 
 
-def memory(name, ways):
-    """Prints the peak resident set of each way, in a process of its own, in MiB."""
-    for way in ways:
-        command = [sys.executable, os.path.abspath(__file__), name, "--ways", way, "--rounds", "1", "--peak"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        print(name, way, (ran.stdout.splitlines() or ["failed"])[-1], flush=True)
+def mean(numbers):
+    """Returns the geometric mean."""
+    return math.exp(statistics.mean([math.log(n) for n in numbers])) if numbers else math.nan
+
+
+def table(files):
+    """Prints the rows of files as a table in Markdown, with geometric means of inference and of training."""
+    rows = {}
+    for name in files:
+        with open(name) as file:
+            rows |= {row["name"]: row for row in json.load(file)}
+    ways = [way for way in WAYS if any(way in row["ms"] for row in rows.values())]
+    kinds = ["ngraph", "frozen", "step", "ngraph/own", "frozen/own", "step/own"]
+    print("| | " + " | ".join([f"{way}, ms" for way in ways] + [f"÷ {k}" if "/" not in k else k.replace("/", " ÷ ") for k in kinds]) + " |")
+    print("| --- " * (1 + len(ways) + len(kinds)) + "|")
+    for name in sorted(rows):
+        row = rows[name]
+        cells = [f"{row['ms'][way]:.4g}" if way in row["ms"] else "" for way in ways]
+        cells += [f"{row['ratios'][k]:.2f}" if k in row["ratios"] else "" for k in kinds]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    for kind, what in (("I", "inference"), ("T", "training")):
+        each = {k: [row["ratios"][k] for name, row in rows.items() if name.startswith(kind) and k in row["ratios"]] for k in kinds}
+        print(f"\n{what}: " + ", ".join(f"{k} {mean(v):.2f}" for k, v in each.items() if v))
 
 
 def calls():
@@ -220,27 +303,28 @@ def main():
     asked.add_argument("--ways", default=",".join(WAYS))
     asked.add_argument("--rounds", type=int, default=7)
     asked.add_argument("--json")
-    asked.add_argument("--memory", action="store_true")
-    asked.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
+    asked.add_argument("--caches", help="a folder that is kept")
+    asked.add_argument("--table", nargs="+", help="files of --json")
+    asked.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     asked.add_argument("--calls", action="store_true")
     asked.add_argument("--steps")
     given = asked.parse_args()
     ways = given.ways.split(",")
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
+    if given.serve:
+        serve(given.names[0], ways[0])
+        return
+    if given.table:
+        table(given.table)
     if given.calls:
         calls()
     if given.steps:
         lstm([int(n) for n in given.steps.split(",")])
     rows = []
     for name in given.names:
-        if given.memory:
-            memory(name, ways)
-            continue
         rows.append(measured(name, ways, given.rounds))
         show(rows[-1])
-    if given.peak:
-        print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
     if given.json:
         with open(given.json, "w") as file:
             json.dump(rows, file, indent=1)

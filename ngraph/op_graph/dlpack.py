@@ -77,7 +77,8 @@ class ExchangeAPI:
         self.functions = functions
         made = ctypes.PYFUNCTYPE
         self._describe = made(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(functions.describe)
-        self._allocate = made(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ON_ERROR)(functions.allocate)
+        self._function = functools.cache(made(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ON_ERROR))
+        self._allocate = self._function(functions.allocate)
         self._export = made(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(functions.export)
 
     def describe(self, x: Any) -> DLTensor:
@@ -86,10 +87,10 @@ class ExchangeAPI:
         self._describe(x, ctypes.addressof(found))
         return found
 
-    def empty(self, shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None) -> Any:
+    def empty(self, shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None, source: tuple[int, int] | None = None) -> Any:
         """Returns a new array of the library, without values. Raises MemoryError with the library's reason.
 
-        order: its dims from the slowest in memory to the fastest.
+        order: its dims from the slowest in memory to the fastest. source: the address of another allocator, and of what it takes first.
         """
         said: list[str] = []
         dims = [shape[d] for d in order] if order is not None else list(shape)
@@ -97,7 +98,8 @@ class ExchangeAPI:
         wanted = DLTensor(None, CPU, 0, len(shape), code(dtype), ctypes.addressof(lengths), ctypes.addressof(steps), 0)
         managed, result = ctypes.c_void_p(), ctypes.c_void_p()
         told = ON_ERROR(lambda context, kind, message: said.append((message or b"").decode(errors="replace")))
-        if self._allocate(ctypes.addressof(wanted), ctypes.addressof(managed), None, told):
+        allocate, context = (self._allocate, None) if source is None else (self._function(source[0]), source[1])
+        if allocate(ctypes.addressof(wanted), ctypes.addressof(managed), context, told):
             raise MemoryError("; ".join(said) or f"no {dtype}{list(shape)} could be made")
         if order is not None:  # its library allocates rows first: the same memory with the dims that were asked for
             strides = [0] * len(shape)

@@ -33,7 +33,7 @@ from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
 from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, miscounted, unwritable, written
-from ngraph.runtime.host.entry import PLAIN, ArrayForms, held
+from ngraph.runtime.host.entry import PLAIN, ArrayForms, held, kept_blocks
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, Lent, StateArrays
 
@@ -171,7 +171,7 @@ def memory_orders(program: Program, forms: ArrayForms) -> Program:
     return program.with_(inputs=tuple(inputs), outputs=tuple(outputs), steps=(*first, *program.steps, *last))
 
 
-def _theirs(api: ExchangeAPI, value: Value, order: tuple[int, ...] | None, binder: Binder) -> Any:
+def _theirs(api: ExchangeAPI, value: Value, order: tuple[int, ...] | None, binder: Binder, source: tuple[int, int] | None) -> Any:
     """Returns an array of a library for a result, whose axes are in the order of memory; None where steps find its lengths."""
     dims = [n for a in value.axes if (n := binder.length(a)) is not None]
     if len(dims) < len(value.axes):
@@ -179,7 +179,7 @@ def _theirs(api: ExchangeAPI, value: Value, order: tuple[int, ...] | None, binde
     lengths = list(dims)
     for n, d in zip(dims, order or (), strict=False):
         lengths[d] = n
-    return api.empty(lengths, value.dtype, order)
+    return api.empty(lengths, value.dtype, order, source)
 
 
 _COMPUTATIONS: weakref.WeakSet[Computation] = weakref.WeakSet()
@@ -583,6 +583,7 @@ class Computation(Alone, partial[Any]):
         given, made, api = self.forms
         run = self._with_state(executable) if self._face.state_in else executable.call
         native = executable.native is not None and self.results.plain
+        source: list[tuple[int, int]] = []
 
         def turned(array: Any, order: tuple[int, ...] | None) -> Any:
             return array if order is None or not isinstance(array, np.ndarray) or array.ndim != len(order) else array.transpose(order)
@@ -601,7 +602,10 @@ class Computation(Alone, partial[Any]):
             arrays = [turned(a, given.get(k)) for k, a in enumerate(arrays)]
             theirs: list[Any] = []
             if api is not None and out is None:
-                theirs = [_theirs(api, v, made.get(n), binder) for n, v in enumerate(self._face.outputs[:count])]
+                if not source and native and (found := kept_blocks(api, self)):
+                    source.append(found)
+                memory = source[0] if source else None
+                theirs = [_theirs(api, v, made.get(n), binder, memory) for n, v in enumerate(self._face.outputs[:count])]
             wanted = [None if x is None else as_array(x) for x in theirs] if out is None else out
             places = [turned(a, made.get(n)) for n, a in enumerate(wanted)]
             outputs = list(run(*arrays, out=places) if native and places else run(*arrays))

@@ -1150,6 +1150,15 @@ class NativeFunction:
 _code: list[Any] = []
 
 
+def kept_blocks(api: ExchangeAPI, user: Any) -> tuple[int, int] | None:
+    """Returns `source` of `ExchangeAPI.empty` for memory that is used again while `user` lives; None while the entry is not made."""
+    if not _code or _code[0] is None:
+        return None
+    kept = blocks(_code[0], api)
+    kept.serve(user)
+    return kept.allocate, kept.address
+
+
 def code(load: Callable[[str, Cpu], Any]) -> Any:
     """Returns the entry's code, made once; None where objects have another layout. `load` makes loaded code of IR text."""
     if not _code:
