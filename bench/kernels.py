@@ -21,9 +21,9 @@ import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
 from ngraph.passes import default_passes, run
-from ngraph.plan import plan
 from ngraph.plan.kernels import Buffer, Kernel
 from ngraph.plan.memory import allocate
+from ngraph.plan.planner import plan
 from ngraph.program.lower import lower
 from ngraph.runtime.host import jit
 from ngraph.targets import host

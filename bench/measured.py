@@ -29,8 +29,9 @@ import numpy as np
 from ngraph.codegen.kernel import lower
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.plan import Kernel, plan
 from ngraph.plan.deduplication import shape
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.host.loader import LoadedObjects

@@ -18,7 +18,10 @@ import numpy as np
 from peer_adapter import Infer, Train
 from peerbench.workloads import WORKLOADS
 
-from ngraph.plan import Kernel, plan, text, verify
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 
 
 def program_of(name):

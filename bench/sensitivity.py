@@ -33,8 +33,10 @@ from ngraph import targets
 from ngraph.codegen.kernel import lower
 from ngraph.codegen.routines import emit_opaque_op
 from ngraph.errors import UnsupportedError
-from ngraph.plan import Kernel, plan, text
 from ngraph.plan.deduplication import shape
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
 from ngraph.schedule import cost, search
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel

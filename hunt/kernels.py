@@ -35,7 +35,10 @@ from ngraph.codegen.routines import emit_opaque_op  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
-from ngraph.plan import arrays, interpret, parse, plan, text, verify  # noqa: E402
+from ngraph.plan.interpret import interpret  # noqa: E402
+from ngraph.plan.planner import plan  # noqa: E402
+from ngraph.plan.text import arrays, parse, text  # noqa: E402
+from ngraph.plan.verify import verify  # noqa: E402
 from ngraph.program.program import AxisId, State  # noqa: E402
 from ngraph.program.text import text as program_text  # noqa: E402
 from ngraph.program.verify import verify as verify_program  # noqa: E402

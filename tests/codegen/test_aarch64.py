@@ -17,7 +17,7 @@ from plan_programs import arrays_for, axis, hole, program
 from test_kernels import network
 
 import ngraph as ng
-from ngraph.plan import plan
+from ngraph.plan.planner import plan
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.runtime.host.jit import compile_object

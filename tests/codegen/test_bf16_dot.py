@@ -11,7 +11,9 @@ from plan_programs import arrays_for, axis, hole, program
 import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
-from ngraph.plan import Kernel, plan, text
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
 from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, extended
 

@@ -11,7 +11,10 @@ from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
 from ngraph.ops.linear import dot
-from ngraph.plan import Kernel, plan, text, verify
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 from ngraph.schedule.cores import order_of_sums, share_out
 from ngraph.schedule.cpu import schedule_kernel
 

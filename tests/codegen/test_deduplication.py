@@ -15,9 +15,10 @@ import ngraph as ng
 from ngraph.codegen.deduplication import moved
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx, Len, minimum
-from ngraph.plan import Kernel, plan, verify
 from ngraph.plan.deduplication import shape
-from ngraph.plan.kernels import Buffer
+from ngraph.plan.kernels import Buffer, Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.verify import verify
 from ngraph.program.lower import lower
 from ngraph.targets import host
 

@@ -10,7 +10,7 @@ from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan
+from ngraph.plan.planner import plan
 
 SMALL = np.full((64, 4096), 1e-30, np.float32)
 

@@ -12,7 +12,7 @@ import plans
 import pytest
 from cells import assert_close, case
 
-from ngraph.plan import plan
+from ngraph.plan.planner import plan
 from ngraph.program.lower import lower
 
 EVERY = sorted(sum(cells.some_cells(), []))

@@ -15,7 +15,9 @@ from test_random_programs import LENGTHS, cases, same
 
 import ngraph as ng
 from ngraph.codegen.kernel import emit
-from ngraph.plan import Kernel, plan, text
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
 from ngraph.program import interpret as oracle
 from ngraph.program.text import text as program_text
 from ngraph.runtime.host import jit

@@ -13,8 +13,9 @@ import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, plan
+from ngraph.plan.kernels import Kernel
 from ngraph.plan.packing import panel_width
+from ngraph.plan.planner import plan
 from ngraph.runtime.host import jit
 from ngraph.schedule.search import AccessDescriptor, View, schedule, split
 from ngraph.targets import DEFAULT, TARGETS, host

@@ -16,8 +16,8 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops import sorting  # noqa: F401  the records
 from ngraph.passes import default_passes, run
-from ngraph.plan import plan
 from ngraph.plan.kernels import OpaqueOp
+from ngraph.plan.planner import plan
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.runtime.host import jit

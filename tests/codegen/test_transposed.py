@@ -9,7 +9,7 @@ import pytest
 from plan_programs import axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import plan
+from ngraph.plan.planner import plan
 from ngraph.targets import DEFAULT
 
 LEVELS = kernels.RUNNABLE

@@ -10,7 +10,9 @@ from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text, verify
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 from ngraph.program import interpret as oracle
 from ngraph.targets import host
 from ngraph.tensors import winograd

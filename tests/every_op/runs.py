@@ -9,7 +9,8 @@ from machines import machines
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import arrays, parse, text, verify
+from ngraph.plan.text import arrays, parse, text
+from ngraph.plan.verify import verify
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.runtime.state import initial

@@ -80,7 +80,7 @@ def runner(o, target, monkeypatch):
     if target == "aarch64":
         import static
 
-        from ngraph.plan import plan
+        from ngraph.plan.planner import plan
 
         program = o.lowered()
         planned = plan(program)

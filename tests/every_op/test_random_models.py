@@ -12,7 +12,9 @@ from machines import usable
 from networks import model
 from runs import another_machine, expected, on_cpu
 
-from ngraph.plan import cost, plan, verify
+from ngraph.plan import cost
+from ngraph.plan.planner import plan
+from ngraph.plan.verify import verify
 from ngraph.program.lower import lower
 
 FIRST, LAST = map(int, os.environ.get("SEEDS", "0-16").split("-"))

@@ -4,7 +4,8 @@ import numpy as np
 
 import ngraph as ng
 from ngraph.passes import default_passes, run
-from ngraph.plan import interpret, plan
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan
 from ngraph.program import interpret as oracle
 from ngraph.program.lower import lower
 

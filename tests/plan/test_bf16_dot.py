@@ -7,7 +7,9 @@ from machines import BF16
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import parse, plan, text, verify
+from ngraph.plan.planner import plan
+from ngraph.plan.text import parse, text
+from ngraph.plan.verify import verify
 from ngraph.targets import DEFAULT
 
 SHORT = ml_dtypes.bfloat16

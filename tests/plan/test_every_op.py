@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from cells import assert_close, case
 
-from ngraph.plan import arrays, interpret, parse, plan, text, verify
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan
+from ngraph.plan.text import arrays, parse, text
+from ngraph.plan.verify import verify
 from ngraph.program.lower import lower
 
 EVERY = sorted({(r, d) for r, d, _ in cells.cells("value")})

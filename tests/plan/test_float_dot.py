@@ -6,7 +6,9 @@ from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text, verify
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 
 INT = np.int32
 

@@ -4,7 +4,8 @@ import pytest
 from plan_programs import axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import fuse, plan
+from ngraph.plan import fuse
+from ngraph.plan.planner import plan
 
 
 def adam(sizes):

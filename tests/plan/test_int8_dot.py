@@ -7,7 +7,10 @@ from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import interpret, parse, plan, text, verify
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan
+from ngraph.plan.text import parse, text
+from ngraph.plan.verify import verify
 from ngraph.program.interpret import interpret as oracle
 from ngraph.targets import DEFAULT
 

@@ -17,8 +17,11 @@ from plan_programs import agree, axis, hole, program
 import ngraph as ng
 import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
-from ngraph.plan import Kernel, OpaqueOp, plan, text, verify
 from ngraph.plan import cost as prices
+from ngraph.plan.kernels import Kernel, OpaqueOp
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
 from ngraph.schedule.search import AccessDescriptor, View, schedule

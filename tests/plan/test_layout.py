@@ -11,10 +11,13 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.op_graph import expr
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, Local, OpaqueOp, arrays, interpret, parse, plan, text, verify
-from ngraph.plan.kernels import Buffer, dims_of
+from ngraph.plan.interpret import interpret
+from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, dims_of
 from ngraph.plan.layout import set_row
 from ngraph.plan.packing import OperandAxes, panel_width, vector_of
+from ngraph.plan.planner import plan
+from ngraph.plan.text import arrays, parse, text
+from ngraph.plan.verify import verify
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.targets import DEFAULT

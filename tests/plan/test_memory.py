@@ -8,8 +8,10 @@ import ngraph as ng
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import TensorType
-from ngraph.plan import interpret, plan, verify
+from ngraph.plan.interpret import interpret
 from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.verify import verify
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId, State, Value
 from ngraph.targets import DEFAULT

@@ -11,7 +11,9 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError, ProgramError
 from ngraph.op_graph.expr import Len
-from ngraph.plan import Kernel, arrays, plan
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
+from ngraph.plan.text import arrays
 from ngraph.schedule import cpu
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.interpret import interpret

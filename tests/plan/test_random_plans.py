@@ -10,7 +10,10 @@ from machines import usable
 from test_random_programs import LENGTHS, cases, same
 
 import ngraph as ng
-from ngraph.plan import arrays, interpret, parse, plan, text, verify
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan
+from ngraph.plan.text import arrays, parse, text
+from ngraph.plan.verify import verify
 from ngraph.program.lower import lower
 from ngraph.program.text import text as program_text
 from ngraph.targets import DEFAULT

@@ -9,8 +9,8 @@ import ngraph as ng
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import verify
 from ngraph.plan.kernels import Local
+from ngraph.plan.verify import verify
 
 N, C, K = axis(4, "N"), axis(3, "C"), axis(5, "K")
 

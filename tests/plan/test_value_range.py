@@ -7,7 +7,8 @@ from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text
+from ngraph.plan.planner import plan
+from ngraph.plan.text import text
 from ngraph.tensors import value_range
 from ngraph.tensors.build import build
 

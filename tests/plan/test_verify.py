@@ -8,7 +8,10 @@ from plan_programs import axis, hole, program
 
 import ngraph as ng
 from ngraph.errors import ParseError, ProgramError
-from ngraph.plan import interpret, parse, plan, text, verify
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan
+from ngraph.plan.text import parse, text
+from ngraph.plan.verify import verify
 
 N, H = axis(64, "N"), axis(96, "H")
 

@@ -17,8 +17,8 @@ import pytest
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.op import Origin
-from ngraph.plan import plan, text
-from ngraph.plan.text import arrays
+from ngraph.plan.planner import plan
+from ngraph.plan.text import arrays, text
 from ngraph.program.program import AxisId
 from ngraph.program.text import parse
 from ngraph.runtime.cache import HEAD, Cache, digest

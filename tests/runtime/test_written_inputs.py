@@ -10,11 +10,11 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NanError, ProgramError
-from ngraph.plan import interpret as interpret_plan
-from ngraph.plan import parse as parse_plan
-from ngraph.plan import plan
-from ngraph.plan import text as plan_text
-from ngraph.plan import verify as verify_plan
+from ngraph.plan.interpret import interpret as interpret_plan
+from ngraph.plan.planner import plan
+from ngraph.plan.text import parse as parse_plan
+from ngraph.plan.text import text as plan_text
+from ngraph.plan.verify import verify as verify_plan
 from ngraph.program.interpret import interpret
 from ngraph.program.text import equal, from_json, parse, text, to_json
 from ngraph.program.verify import verify

@@ -11,7 +11,7 @@ for folder in (HERE, os.path.join(HERE, "..", ".."), os.path.join(HERE, "..", "c
     sys.path.insert(0, os.path.abspath(folder))
 
 from hunt import kernels  # noqa: E402  the hunt lies beside the package, and is not installed
-from ngraph.plan import plan  # noqa: E402
+from ngraph.plan.planner import plan  # noqa: E402
 from ngraph.program.program import AxisId  # noqa: E402
 from ngraph.targets import TARGETS, host  # noqa: E402
 

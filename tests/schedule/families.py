@@ -5,7 +5,7 @@ import numpy as np
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.op_graph import dtypes
-from ngraph.plan import plan
+from ngraph.plan.planner import plan
 from ngraph.schedule.gpu import schedule_plan
 from ngraph.targets import GPUS
 

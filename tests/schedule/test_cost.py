@@ -8,7 +8,8 @@ import pytest
 import ngraph as ng
 from ngraph.ops.linear import dot
 from ngraph.passes import default_passes, run
-from ngraph.plan import Kernel, plan
+from ngraph.plan.kernels import Kernel
+from ngraph.plan.planner import plan
 from ngraph.program.lower import lower
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan

@@ -8,7 +8,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError
-from ngraph.plan import arrays
+from ngraph.plan.text import arrays
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.schedule.form import ScheduledPlan
 from ngraph.schedule.interpret import interpret

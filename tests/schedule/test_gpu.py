@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ngraph.errors import ParseError, ProgramError, UnsupportedError
-from ngraph.plan import arrays
+from ngraph.plan.text import arrays
 from ngraph.schedule.form import LoopKind
 from ngraph.schedule.gpu import schedule_plan
 from ngraph.schedule.interpret import interpret

@@ -9,8 +9,8 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ProgramError
 from ngraph.op_graph.expr import Len
-from ngraph.plan import plan
 from ngraph.plan.kernels import Local
+from ngraph.plan.planner import plan
 from ngraph.schedule import interpret as interpreter
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.form import Place, PrefetchAhead

@@ -13,8 +13,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError
 from ngraph.parts.runner import watching
-from ngraph.plan import plan
-from ngraph.plan.planner import GRAPH_PASSES
+from ngraph.plan.planner import GRAPH_PASSES, plan
 from ngraph.program import interpret as oracle
 from ngraph.program.lower import lower
 from ngraph.program.text import text as program_text

@@ -16,7 +16,6 @@ from ngraph.op_graph.opdef import LIBRARY
 from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Pipeline
 from ngraph.passes import plan_passes
-from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp, Plan
 from ngraph.program.program import AxisId, Program
 from ngraph.rewrite.runner import run
@@ -30,6 +29,7 @@ from ngraph.transformers.executable.versions import VersionedExecutable, title
 from ngraph.warn import warn
 
 writing = deferred("ngraph.transformers.cpu.writing")  # plans and writes kernels: most starts find them in the cache
+plan_text = deferred("ngraph.plan.text")
 
 
 def settings() -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ class NativeExecutable(VersionedExecutable):
             predicted = f"{sum([k.seconds for k in ks]) * 1e6:9.1f} us predicted"
             print(f"  {len(ks):4} x {predicted}, {t.count(chr(10)):6} lines of IR  {names(ks)}", file=sys.stderr)
         if config.debug >= 3:
-            print(text(code.plan), file=sys.stderr)
+            print(plan_text.text(code.plan), file=sys.stderr)
         if config.debug >= 4:
             print(self.llvm(), file=sys.stderr)
             print(self.asm(), file=sys.stderr)

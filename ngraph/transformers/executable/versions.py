@@ -25,7 +25,6 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.parts.deferred import deferred
-from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, program_fingerprint
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ngraph.runtime.profile import Profile
 
 compared, profile = deferred("ngraph.transformers.executable.compared"), deferred("ngraph.transformers.executable.profile")
+plan_text = deferred("ngraph.plan.text")
 VERSIONS = 16  # lengths for which memory is kept
 PYTHON = ("effect", "check_bounds")  # ops whose steps Python runs: what prints or saves, and what says which index is outside
 CALLS_BEFORE_SPECIALISING = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
@@ -319,7 +319,7 @@ class VersionedExecutable(ABC):
         return next(iter(self.codes.values()))
 
     def plan_text(self) -> str:
-        return text(self.chosen.plan)
+        return str(plan_text.text(self.chosen.plan))
 
     def source(self) -> str:
         return ""
