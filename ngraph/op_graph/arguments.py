@@ -42,9 +42,11 @@ class ArgumentKind(NamedTuple):
 
 def _is_array(x: Any) -> bool:
     """Whether `x` is numbers to NumPy, or offers itself as an array (`__array__`, `__dlpack__`)."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return _is_dtype(x.dtype)
     if isinstance(x, (list, tuple)) and any(isinstance(part, (Op, Axis)) for part in x):
         return False
-    if not isinstance(x, (list, tuple, np.ndarray, np.generic)):
+    if not isinstance(x, (list, tuple)):
         return hasattr(type(x), "__array__") or hasattr(type(x), "__dlpack__")
     try:
         return _is_dtype(np.asarray(x).dtype)
@@ -430,8 +432,9 @@ def checked(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
+        given = len(args)
         for at, kind in places:
-            if at < len(args) and not kind.fits(args[at]):
+            if at < given and not kind.fits(args[at]):
                 refuse(args, named)
         for p in named:
             if p in kinds and not kinds[p].fits(named[p]):

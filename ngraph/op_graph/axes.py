@@ -454,7 +454,7 @@ class Axes(tuple[Axis, ...]):
         elif not hasattr(axes, "__iter__"):
             raise _no_axis(axes)
         else:
-            axes = tuple([as_axis(a) for a in axes])
+            axes = tuple([a if type(a) is Axis else as_axis(a) for a in axes])
         for a in axes:
             if type(a) is not Axis:
                 raise _no_axis(a)

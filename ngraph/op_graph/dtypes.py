@@ -7,7 +7,7 @@ keys are by identity: there is one record per name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
@@ -62,7 +62,7 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)  # a copy, in this process or another, is the one record of this name
 
-    @property
+    @cached_property
     def python(self) -> type:
         """The type of Python numbers that holds its values: bool, int or float."""
         if self.kind == "bool":

@@ -262,7 +262,8 @@ def seal() -> None:
 
 def as_sealed(records: Iterable[OpDef]) -> bool:
     """Whether all of these are ngraph's own, and none of ngraph's own was changed since."""
-    return all(r in _own for r in records) and all(r.type is t and r.lower is lower for r, (t, lower) in _own.items())
+    changed = [r for r, (t, lower) in _own.items() if r.type is not t or r.lower is not lower]
+    return not changed and _own.keys() >= set(records)
 
 
 def foreign() -> list[Fact]:
@@ -302,7 +303,7 @@ def _denoted(axes: Sequence[Axis], axis: Axis | str) -> list[Axis]:
 
 
 def _axes_among(operands: Sequence[Op]) -> tuple[Axis, ...]:
-    return tuple(dict.fromkeys(a for x in operands for a in x.axes))
+    return tuple(dict.fromkeys([a for x in operands for a in x.axes]))
 
 
 def _several(x: Op | Sequence[Op]) -> Sequence[Op]:

@@ -301,7 +301,7 @@ def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...
     tensors = [i for i in inputs if isinstance(i, Op)]
     if len(tensors) == len(inputs):
         first = tensors[0].dtype
-        if (dtype is None or dtype is first) and all(t.dtype is first for t in tensors):
+        if (dtype is None or dtype is first) and {t.dtype for t in tensors} == {first}:
             return inputs
     if not tensors:
         tensors = [as_op(i) for i in inputs]

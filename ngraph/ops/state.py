@@ -115,7 +115,7 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
         value = _held(arranged(value, axes, "an initial value"))
         array = np.asarray(value)
         try:
-            known = tuple(a.length for a in axes)
+            known = tuple([a.length for a in axes])
             if None not in known:
                 np.broadcast_to(array, known)
         except ValueError:

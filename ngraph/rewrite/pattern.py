@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,15 +248,17 @@ class Rule:
     when      a predicate of the holes, the rule's condition
     """
 
-    __slots__ = ("name", "pattern", "result", "inexact", "when", "variants", "takes", "asks")
-
     def __init__(
         self, name: str, pattern: StepPattern, result: Callable[..., Any], inexact: str = "", when: Callable[..., Any] | None = None
     ):
         self.name, self.pattern, self.result, self.inexact, self.when = name, pattern, result, inexact, when
-        self.variants = tuple(_orders(pattern))
         self.takes = _parameters(result)
         self.asks = _parameters(when) if when is not None else ()
+
+    @cached_property
+    def variants(self) -> tuple[StepPattern, ...]:
+        """The pattern with the inputs of commutative nodes in each order; computed when a program is first rewritten."""
+        return tuple(_orders(self.pattern))
 
     def without_condition(self) -> Rule:
         """Returns the same rule without its condition, for tests of the tests."""

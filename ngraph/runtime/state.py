@@ -262,8 +262,7 @@ def read(array: np.ndarray) -> np.ndarray:
 def shape_of(variable: Op) -> tuple[int, ...]:
     """Returns the lengths of a variable's axes; an open one takes the length that it met. Raises StateError where one is unknown."""
     for a in variable.axes:
-        met = a.family.found_length() if a.length is None else None
-        if isinstance(met, int):
+        if a.length is None and isinstance(met := a.family.found_length(), int):
             a.length = met
     unknown = [a.label for a in variable.axes if a.length is None]
     if unknown:

@@ -431,10 +431,6 @@ class BufferAddresses:
             return int(self.table.array[place.word])
         return self.table.bases[place.region] + self.bound.value(place.offset)
 
-    def sized(self, b: Buffer) -> bool:
-        """Whether the size of a buffer is known before anything runs."""
-        return b.shares is not None or self.bound.sizes[b] is not None
-
     def length(self, axis: AxisId) -> int:
         return self.bound.length(axis, self.run_length)
 

@@ -19,6 +19,7 @@ from ngraph.tensors.index import Load, bounds, loads
 from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan, Step
 
 ALIGN = 64  # bytes: a line of the cache
+PLACED = ("arena", "run", "temp", "once")  # kinds of storage that have an offset
 MAX_SLOT_RATIO = 4.0  # between the sizes of buffers that share a slot: at lengths far from the plan's one may waste the other's memory
 _numbers = itertools.count()
 
@@ -127,7 +128,7 @@ class Layout:
             own = self.plan.axes[x.of]
             return own if isinstance(own, int) or own == x else self.over(own)
 
-        return expr.substitute(e, leaf)
+        return e if isinstance(e, int) else expr.substitute(e, leaf)
 
     def length(self, axis: AxisId) -> ExprLike:
         """The length of an axis. Raises LookupError where it is known only when steps have run."""
@@ -203,7 +204,9 @@ class Layout:
         """Bytes; None where nothing bounds them before steps run."""
         if b.dtype.np is None:
             return None
-        found = [self.most(self.over(Len(d[0]))) for d in b.dims] if b.bytes is None else []
+        if b.bytes is not None:
+            return self.named(b.bytes)
+        found = [self.most(self.over(Len(d[0]))) for d in b.dims]
         lengths = [n for n in found if n is not None]
         return self.named(_bytes(b, lengths)) if len(lengths) == len(found) else None
 
@@ -214,18 +217,16 @@ class Layout:
 
     def _place(self) -> None:
         """Gives buffers their offsets. Those that the plan could not place lie behind the others, in slots that some share."""
-        lives = self._lifetimes()
+        self.offsets.update({b: b.offset for b in self.sizes if b.offset is not None})
+        others = {b: n for b, n in self.sizes.items() if n is not None and b.storage in PLACED and b.offset is None and b.shares is None}
+        lives = self._lifetimes() if others else {}
         slots: list[_Slot] = []
-        for b in sorted(self.sizes, key=lambda b: lives.get(b, (0, 0))):
-            size = self.sizes[b]
-            if b.offset is not None:
-                self.offsets[b] = b.offset
-            elif size is None or b.shares is not None:
-                continue
-            elif b.storage == "once":
+        for b in sorted(others, key=lambda b: lives.get(b, (0, 0))):
+            size = others[b]
+            if b.storage == "once":
                 self.offsets[b] = self.lasting = self.named(aligned_up(self.lasting))
                 self.lasting = self.named(self.lasting + size)
-            elif b.storage in ("arena", "run", "temp"):
+            else:
                 self._slot(slots, lives.get(b), self.named(aligned_up(size))).buffers.append(b)
         for slot in slots:
             self.offsets.update(dict.fromkeys(slot.buffers, self.arena))

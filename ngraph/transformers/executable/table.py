@@ -289,7 +289,9 @@ class Table:
     def native(self, scope: BufferAddresses, s: KernelStep) -> None:
         layout = scope.bound.layout
         places = [scope.resolve(b) for b in s.code.buffers]
-        known = all(scope.sized(b) or not of_call(p) for p, b in zip(places, s.code.buffers, strict=True))
+        sizes = scope.bound.sizes
+        unsized = [p for p, b in zip(places, s.code.buffers, strict=True) if b.shares is None and sizes[b] is None]
+        known = not any(map(of_call, unsized))
         at = len(self.words)
         self.words += [0] * (len(places) + len(s.code.lengths))
         for k, p in enumerate(places, at):
@@ -307,7 +309,7 @@ class Table:
         self.bases[s.entry] = s.entry.address
         if known:
             self.kernel(scope, s, at)
-        elif all(scope.sized(b) for b in s.code.buffers) and layout.scratch(s) is not None:
+        elif not unsized and layout.scratch(s) is not None:
             self.measured(scope, s, at)
         else:
             self.host(partial(self.settle, scope, s, at, len(self.records) + 1))

@@ -341,7 +341,7 @@ def symbols(program: Program) -> dict[AxisId, tuple[int, int]]:
     for k, v in enumerate([*program.inputs, *(s.value for s in program.state_in)]):
         for d, a in enumerate(v.axes):
             own = program.axes[a]
-            if isinstance(own, Len):
+            if type(own) is Len:
                 found.setdefault(own.of, (k, d))
     return found
 
