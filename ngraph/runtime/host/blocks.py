@@ -16,7 +16,6 @@ import ctypes
 import functools
 import os
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -192,7 +191,7 @@ theirs:
   %library = get ptr %blocks.library
   %status = call i32 %library(ptr %wish, ptr %out, ptr null, ptr %error)
   ret i32 %status
-search:                                           ; the smallest that is large enough, and not of twice the bytes
+search:                                           ; of the smallest that are large enough, up to twice the bytes, the last released
   call void @hold(ptr %blocks)
   %count = get i64 %blocks.count
   %list = get ptr %blocks.list
@@ -208,7 +207,7 @@ look1:
   %kept = getelementptr [2 x i64], ptr %list, i64 %k
   %has = get i64 %kept.bytes
   %fits = icmp sge i64 %has, %wanted
-  %less = icmp slt i64 %has, %least
+  %less = icmp sle i64 %has, %least
   %better = and i1 %fits, %less
   %best1 = select i1 %better, i64 %k, i64 %best
   %least1 = select i1 %better, i64 %has, i64 %least
@@ -330,7 +329,7 @@ class ResultBlocks:
         library = ctypes.CDLL(None)
         self.list = np.zeros((MAX_KEPT, 2), np.int64)
         self.words = np.zeros(len(FIELDS["blocks"]), np.int64)
-        self.code, self.counting = code, threading.Lock()
+        self.code, self.living = code, set[object]()  # a token for each user
         functions = {"library": api.functions.allocate, "list": self.list.ctypes.data}
         functions |= {"reserve": pools.address_of(library.posix_memalign), "free": pools.address_of(library.free)}
         functions["advise"] = pools.address_of(library.madvise) if sys.platform == "linux" else 0
@@ -338,6 +337,8 @@ class ResultBlocks:
             self.words[FIELDS["blocks"][name] // 8] = value
         self.allocate, self.address = code.address("allocate"), int(self.words.ctypes.data)
         self._empty = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("empty"))
+        for kept in (code, self.words, self.list):  # arrays may outlive the interpreter's modules, and then tell the deleter
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         _blocks.append(self)
 
     def __getattr__(self, name: str) -> int:
@@ -347,17 +348,24 @@ class ResultBlocks:
 
     def serve(self, user: Any) -> None:
         """Keeps blocks while `user` lives, which allocates here."""
-        self._count(1)
-        weakref.finalize(user, self._count, -1).atexit = False
+        token = object()
+        self.living.add(token)
+        self._count()
+        weakref.finalize(user, self._leave, token).atexit = False
 
-    def _count(self, change: int) -> None:
-        with self.counting:
-            self.words[FIELDS["blocks"]["users"] // 8] += change
-        if not self.users:
+    def _leave(self, token: object) -> None:
+        """Forgets a user. Takes no lock: the collector may call it anywhere."""
+        self.living.discard(token)
+        self._count()
+        if not self.living:
             self._empty(self.address)
+            self._count()  # another thread may have come meanwhile
+
+    def _count(self) -> None:
+        self.words[FIELDS["blocks"]["users"] // 8] = len(self.living)
 
 
-_blocks: list[ResultBlocks] = []  # never freed: arrays may outlive all else, and tell the deleter
+_blocks: list[ResultBlocks] = []
 
 
 @functools.cache
@@ -368,7 +376,6 @@ def blocks(code: Any, api: ExchangeAPI) -> ResultBlocks:
 
 def _forked() -> None:
     for each in _blocks:
-        each.counting = threading.Lock()
         each.words[FIELDS["blocks"]["lock"] // 8] = 0  # who held it does not exist here
 
 
