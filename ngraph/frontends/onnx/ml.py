@@ -13,12 +13,12 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.text import in_python
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.indexing import dim_named, index_along, known_array
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.reductions import along, total
 from ngraph.frontends.positional.shapes import joined
+from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -12,34 +11,16 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.positional.values import ConstantArray, Value
+from ngraph.frontends.positional.images import image_of
+from ngraph.frontends.positional.text import by_element, in_python
+from ngraph.frontends.positional.values import Value
 
 Array = np.ndarray[Any, Any]
 
 
-def in_python(n: Any, function: Callable[..., Any], values: Sequence[Value], dtypes: Sequence[Any]) -> tuple[Value, ...]:
-    """A function of arrays: computed now where all are known, else in a step in Python."""
-    if all(isinstance(v, ConstantArray) for v in values):
-        found = function(*[v.array for v in values])
-        found = found if isinstance(found, tuple) else (found,)
-        return tuple(ConstantArray(np.asarray(f).astype(d)) for f, d in zip(found, dtypes, strict=True))
-    return tuple(n.g.host(n.op, function, values, dtypes))
-
-
-def by_element(function: Callable[[str], Any], dtype: Any) -> Callable[[Array], Array]:
-    def run(x: Array) -> Array:
-        return np.array([function(s) for s in x.ravel()], dtype).reshape(x.shape)
-
-    return run
-
-
 @translates("StringConcat")
 def string_concat(n: Any, a: Value, b: Value) -> tuple[Value, ...]:
-    def run(x: Array, y: Array) -> Array:
-        x, y = np.broadcast_arrays(x, y)
-        return np.array([s + t for s, t in zip(x.ravel(), y.ravel(), strict=True)], object).reshape(x.shape)
-
-    return in_python(n, run, [a, b], [object])
+    return in_python(n, by_element(lambda s, t: s + t, object), [a, b], [object])
 
 
 @translates("RegexFullMatch")
@@ -137,7 +118,7 @@ def image_decoder(n: Any, x: Value) -> tuple[Value, ...]:
             from PIL import Image
         except ImportError:
             raise UnsupportedError("decoding images needs Pillow, which is not installed", fix="pip install pillow") from None
-        image = Image.open(io.BytesIO(a.tobytes()))
+        image = image_of(Image, a.tobytes())
         if kind == "Grayscale":
             return np.asarray(image.convert("L"))[:, :, None]
         rgb = np.asarray(image.convert("RGB"))

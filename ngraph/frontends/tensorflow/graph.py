@@ -119,6 +119,7 @@ def has_results(op: str) -> bool:
     if op.startswith("Resource"):
         return op.startswith("ResourceGather")
     silent = {"Assert", "ControlTrigger", "DisableCopyOnRead", "NoOp", "PrintV2", "SaveV2", "TensorArrayCloseV3"}
+    silent |= {"LookupTableImportV2", "LookupTableInsertV2", "InitializeTableFromTextFileV2"}
     return op not in silent and not (op.startswith("Assign") and op.endswith("VariableOp"))
 
 
@@ -181,6 +182,8 @@ class FunctionLibrary:
         self._functions = {f.signature.name: f for f in graph.library.function}
         self._bodies: dict[str, GraphBody] = {}
         self._constants: dict[int, ConstantArray] = {}
+        self.tables: dict[str, dict[Any, Any]] = {}  # what lookup tables hold, by name
+        self.initializing = False
         self.most = max(MOST_NODES, 16 * (len(graph.node) + sum(len(f.node_def) for f in graph.library.function)))
 
     def __contains__(self, name: str) -> bool:
@@ -199,6 +202,18 @@ class FunctionLibrary:
                 raise ParseError(f"there is no function {name!r}", fix="is the file damaged?")
             self._bodies[name] = self.structured(body_of_function(self._functions[name]))
         return self._bodies[name]
+
+    def initialize(self, g: ModelTrace) -> None:
+        """Fills the model's tables, once."""
+        raise NotImplementedError
+
+    def put(self, name: str, value: ConstantArray) -> None:
+        """Sets the array that a variable starts with."""
+        raise NotImplementedError
+
+    def check_asset(self, path: str) -> None:
+        """Raises ParseError for a path that is not a file of the model's assets."""
+        raise NotImplementedError
 
     def structured(self, body: GraphBody) -> GraphBody:
         """Returns a body whose loops and branches are nodes with bodies."""
@@ -275,9 +290,10 @@ class TensorflowNode(GraphNode):
             return (DEAD,) * len(self.gives)
         if self.op not in table.REFERENCES:
             inputs = [self.library.read(self.g, i) for i in inputs]
-        folded = folding.fold(self, inputs)
-        if folded is not NotImplemented:
-            return folded
+        for early in (folding.fold, *table.EARLY):  # what known values, and strings, make of it
+            found = early(self, inputs)
+            if found is not NotImplemented:
+                return found
         translator = table.TABLE.get(self.op)
         if translator is not None:
             return translator(self, *inputs)

@@ -19,12 +19,18 @@ from ngraph.frontends.tensorflow.dtypes import NUMBERS
 MESSAGES = """
 SavedModel        saved_model_schema_version 1 int64, meta_graphs 2 *MetaGraphDef
 MetaGraphDef      meta_info_def 1 MetaInfoDef, graph_def 2 GraphDef, saver_def 3 SaverDef, collection_def 4 map<CollectionDef>,
-                  signature_def 5 map<SignatureDef>
+                  signature_def 5 map<SignatureDef>, asset_file_def 6 *AssetFileDef
 MetaInfoDef       tags 4 *string, tensorflow_version 5 string
 SaverDef          filename_tensor_name 1 string, save_tensor_name 2 string, restore_op_name 3 string
 CollectionDef     node_list 1 NodeList, bytes_list 2 BytesList
 NodeList          value 1 *string
 BytesList         value 1 *bytes
+FloatList         value 1 *float
+Int64List         value 1 *int64
+Example           features 1 Features
+Features          feature 1 map<Feature>
+Feature           bytes_list 1 BytesList, float_list 2 FloatList, int64_list 3 Int64List
+AssetFileDef      tensor_info 1 TensorInfo, filename 2 string
 VariableDef       variable_name 1 string
 SignatureDef      inputs 1 map<TensorInfo>, outputs 2 map<TensorInfo>, method_name 3 string
 TensorInfo        name 1 string, dtype 2 int32, tensor_shape 3 TensorShapeProto
@@ -56,7 +62,12 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
     name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in "bool bytes double fixed32 float int32 int64 string uint32 uint64".split()
 }
-_ONE_OF = {"AttrValue": "value", "Extent": "has_length", "CollectionDef": "kind"}  # messages with fields of which one is set
+_ONE_OF = {
+    "AttrValue": "value",
+    "Extent": "has_length",
+    "CollectionDef": "kind",
+    "Feature": "kind",
+}  # messages with fields of which one is set
 _OUTSIDE = {("Extent", "start")}  # fields of these that stand beside the choice
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,6 +31,14 @@ class TensorflowModel(Model):
         self._sessions: dict[str, TensorflowModel] = {}  # by the values that `run` fetches and feeds
         self.signature = signature if signature in file.by_value else file.signature(signature).name
         super().__init__(file, Tensorflow(self.signature), transformer, trainable, indices)
+
+    @property
+    def host_callbacks(self) -> dict[str, int]:
+        """The steps that Python runs, by op, with their number; also in calls by values of the graph."""
+        found = collections.Counter(super().host_callbacks)
+        for made in self._sessions.values():
+            found.update(made.host_callbacks)
+        return dict(found)
 
     @property
     def signatures(self) -> Mapping[str, TensorflowModel]:

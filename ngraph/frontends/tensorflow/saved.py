@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ngraph.errors import ArgumentError, FileError, ParseError, nearest
 from ngraph.frontends.positional.ports import Port
+from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import ConstantArray
+from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow.bundle import Checkpoint
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
 from ngraph.frontends.tensorflow.graph import (
@@ -22,11 +26,13 @@ from ngraph.frontends.tensorflow.graph import (
     has_results,
     named,
     node_of,
+    walk_body,
 )
 from ngraph.frontends.tensorflow.messages import parsed, parsed_text
 from ngraph.frontends.tensorflow.structure import structured
 
 OWN = ("__saved_model_init_op", "__saved_model_train_op")  # signatures that are TensorFlow's own notes
+MAIN = ("saved_model_main_op", "legacy_init_op", "table_initializer")  # collections of nodes that are run when a model is loaded
 
 
 class Signature(NamedTuple):
@@ -58,6 +64,9 @@ class ModelFile(FunctionLibrary):
         self._checkpoint_path = checkpoint
         self._checkpoint: Checkpoint | None = None
         self._stored: dict[str, ConstantArray] = {}
+        self.initializers: list[str] = []  # nodes that fill tables
+        self.assets: dict[str, str] = {}  # paths of files by the value of the graph that names them
+        self.filled = False
         self.shared: dict[int, dict[str, Any]] = {}  # variables that readers made, by transformer
         self.by_value: dict[str, Signature] = {}  # ways to call it by values of the graph, as `Session.run` names them
         for node in self.graph.nodes.values():
@@ -66,13 +75,40 @@ class ModelFile(FunctionLibrary):
                 self.handles[node.name] = said or node.name
         if len(set(self.handles.values())) < len(self.handles):
             self.handles = {node: node for node in self.handles}
+        self.restored_tables: list[tuple[str, str, str]] = []  # the table, and the checkpoint's names of its keys and values
         if meta is not None and meta.saver_def.restore_op_name:
-            for home, key, part in restored(self, meta.saver_def.restore_op_name):
+            for home, key, part in restored(self, meta.saver_def.restore_op_name, self.restored_tables):
                 self.keys[self.handles.get(home, home)] = key
                 if part:
                     self.parts[self.handles.get(home, home)] = part
         self.signatures = signatures
         self.collections = {} if meta is None else {key: _members(said) for key, said in meta.collection_def.items()}
+
+    def initialize(self, g: ModelTrace) -> None:
+        """See `FunctionLibrary.initialize`. Tables that the checkpoint holds come from there."""
+        if self.filled or self.initializing:
+            return
+        self.initializing = True
+        try:
+            frame = Frame()
+            frame.names.update({value: ConstantArray(np.array(path, object)) for value, path in self.assets.items()})
+            walk_body(g, frame, GraphBody(self.name, list(self.graph.nodes.values()), [], [], self.initializers), [], self)
+            for home, *keys in self.restored_tables:
+                if self.checkpoint is not None and all(key in self.checkpoint for key in keys):
+                    arrays = [self.checkpoint.get_tensor(key).ravel().tolist() for key in keys]
+                    self.tables.setdefault(home, {}).update(zip(*arrays, strict=True))
+            self.filled = True
+        finally:
+            self.initializing = False
+
+    def put(self, name: str, value: ConstantArray) -> None:
+        """See `FunctionLibrary.put`."""
+        self._stored[name] = value
+
+    def check_asset(self, path: str) -> None:
+        """See `FunctionLibrary.check_asset`."""
+        if path not in self.assets.values():
+            raise ParseError(f"{path!r} is not an asset of {self.name}", fix="load the SavedModel's folder; other files are not read")
 
     def structured(self, body: GraphBody) -> GraphBody:
         """See `FunctionLibrary.structured`."""
@@ -133,10 +169,10 @@ def by_values(file: ModelFile, fetched: list[str], fed: list[str]) -> Signature:
 # ---- variables ----------------------------------------------------------------------------------------------------------
 
 
-def restored(file: ModelFile, restore: str) -> Iterator[tuple[str, str, tuple[slice, ...]]]:
+def restored(file: ModelFile, restore: str, tables: list[tuple[str, str, str]]) -> Iterator[tuple[str, str, tuple[slice, ...]]]:
     """Yields each variable's node, the name that the model's restore op reads it by, and the part of that array; () for all of it.
 
-    The op is followed, no name is guessed.
+    The op is followed, no name is guessed. tables: gets the name of each table that it fills, and of its keys and values.
     """
     at = file.graph.nodes.get(node_of(named(restore)))
     if at is None:
@@ -145,6 +181,12 @@ def restored(file: ModelFile, restore: str) -> Iterator[tuple[str, str, tuple[sl
         body = file.function(at.proto.attr["f"].func.name)
         homes = dict(zip(body.takes, at.takes, strict=False))
         for node in body.nodes.values():
+            if node.op == "LookupTableImportV2":
+                table = file.graph.maker(homes.get(_source(body, node.takes[0]), ":"))
+                keys, values = (_restored_by(body, v) for v in node.takes[1:])
+                if table is not None and keys is not None and values is not None:
+                    said = table.proto.attr["shared_name"].s.decode("utf-8", "replace")
+                    tables.append((said or table.name, keys[0], values[0]))
             if node.op == "AssignVariableOp":
                 home = homes.get(_source(body, node.takes[0]), "")
                 key = _restored_by(body, node.takes[1])
@@ -339,7 +381,14 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
             raise ArgumentError(f"{folder} has no graph with the tags {', '.join(sorted(wanted))}", fix=f"there are {said}")
     prefix = os.path.join(folder, "variables", "variables")
     name = os.path.basename(os.path.abspath(folder))
-    return _of_meta(saved.meta_graphs[k], name, prefix if os.path.isfile(f"{prefix}.index") else None)
+    made = _of_meta(saved.meta_graphs[k], name, prefix if os.path.isfile(f"{prefix}.index") else None)
+    assets = os.path.join(folder, "assets")
+    for asset in saved.meta_graphs[k].asset_file_def:
+        path = os.path.realpath(os.path.join(assets, asset.filename))
+        if os.path.commonpath([path, os.path.realpath(assets)]) != os.path.realpath(assets):
+            raise ParseError(f"the asset {asset.filename!r} is outside {assets}", fix="is the file damaged?")
+        made.assets[named(asset.tensor_info.name)] = path
+    return made
 
 
 def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
@@ -353,7 +402,11 @@ def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
         signatures = plain.signatures
     if checkpoint is not None and not os.path.isfile(f"{checkpoint}.index"):
         checkpoint = None
-    return ModelFile(name, graph, signatures, meta, checkpoint)
+    made = ModelFile(name, graph, signatures, meta, checkpoint)
+    main = [t.name for t in meta.signature_def[OWN[0]].outputs.values()] if OWN[0] in meta.signature_def else []
+    kept = next((made.collections[key] for key in MAIN if made.collections.get(key)), [])
+    made.initializers = [node for node in map(node_of, map(named, main or kept)) if node in made.graph.nodes]
+    return made
 
 
 def _signature(name: str, said: Any) -> Signature:

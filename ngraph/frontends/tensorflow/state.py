@@ -30,7 +30,10 @@ def current(n: Any, variable: Value) -> Value:
 
 
 def write(n: Any, handle: Value, value: Value) -> None:
-    """A variable holds this value from here on."""
+    """A variable holds this value from here on; what initialisation writes, such as the path of an asset, before all calls."""
+    if n.library.initializing and isinstance(value, ConstantArray):
+        n.library.put(handle.name, value)
+        return
     n.g.assign(handle.name, value)
 
 

@@ -29,6 +29,9 @@ from ngraph.ops.rearrange import iota, product
 WORD = 0xFFFFFFFF
 SEED_KEY = (0x3EC8F720, 0x02461E29)  # the key under which a seed is mixed
 PHILOX, CHOSEN = 1, 3  # numbers of algorithms: the second leaves the choice to the device, which is Philox on CPUs
+RESERVED = 256  # words that TensorFlow sets aside for each truncated number
+TRUNCATED = 2.0  # deviations within which these are; one in 22 is not
+TRIES = 6  # counters that are tried: 24 numbers for 4, or 12 for 2
 LEAST = 1e-7  # below which no logarithm is taken
 FRACTION_BITS = {dtypes.bfloat16: 7, dtypes.float16: 10, dtypes.float32: 23, dtypes.float64: 52}
 
@@ -88,17 +91,24 @@ def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tup
     return _scalars(n, key, 1)[0], (low, high)
 
 
-def drawn(n: Any, shape: Value, source: tuple[Op, tuple[Op, Op]], numbers: Callable[..., list[Op]]) -> Tensor:
-    """Returns numbers of a shape. numbers: from the four words of a block, uint64 ops, to its numbers in their order."""
+def drawn(
+    n: Any, shape: Value, source: tuple[Op, tuple[Op, Op]], numbers: Callable[..., list[Op]], count_of: int = 1, apart: int = 1
+) -> Tensor:
+    """Returns numbers of a shape. numbers: from the words of `count_of` counters, four each, uint64 ops, to their numbers in order.
+
+    apart: from the first of these counters to that of the next numbers.
+    """
     g, (key, (low, high)) = n.g, source
     sizes = g.sizes(shape)
     count = product(sizes)
-    each = len(numbers(*[_number(0)] * 4))
+    each = len(numbers(*[_number(0)] * 4 * count_of))
     blocks: ExprLike = (count + (each - 1)) // each
     axis = g.fresh(blocks)
-    at = low + iota(axis, dtypes.uint64)
-    carried = high + e.cast(e.less(at, low), dtypes.uint64)
-    words = philox([_low(at), _high(at), _low(carried), _high(carried)], (_low(key), _high(key)))
+    words = list[Op]()
+    for k in range(count_of):
+        at = low + iota(axis, dtypes.uint64) * _number(apart) + _number(k)
+        carried = high + e.cast(e.less(at, low), dtypes.uint64)
+        words += philox([_low(at), _high(at), _low(carried), _high(carried)], (_low(key), _high(key)))
     made = g.full(shapes.stacked(g, [g.made(x, [axis]) for x in numbers(*words)], 1))
     flat = g.full(g.reshape(made, [blocks * each]), [0])
     return g.reshape(shapes.sliced(g, flat, 0, 0, 1, count), sizes)
@@ -136,6 +146,23 @@ def _normals(dtype: Any) -> Callable[..., list[Op]]:
     return numbers
 
 
+def _truncated(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from the words of TRIES counters to the first of their normal numbers within two deviations."""
+    normals, wanted = _normals(dtypes.float64 if dtype is dtypes.float64 else dtypes.float32), 2 if dtype is dtypes.float64 else 4
+
+    def numbers(*words: Op) -> list[Op]:
+        tried = [x for k in range(0, len(words), 4) for x in normals(*words[k : k + 4])]
+        found = [e.filled(0.0, (), tried[0].dtype)] * wanted
+        taken = e.filled(0, (), dtypes.int32)
+        for x in tried:
+            good = e.less(e.maximum(x, -x), e.filled(TRUNCATED, (), x.dtype))
+            found = [e.where(e.logical_and(good, e.equal(taken, k)), x, old) for k, old in enumerate(found)]
+            taken = taken + e.cast(good, dtypes.int32)
+        return [e.cast(x, dtype) for x in found]
+
+    return numbers
+
+
 def _whole(dtype: Any) -> Callable[..., list[Op]]:
     """Returns the function from four words to unsigned numbers of the bits of a dtype."""
     if dtype.bits == 64:
@@ -155,20 +182,32 @@ def _numbers(n: Any, bounds: Sequence[Value]) -> Callable[..., list[Op]]:
         return _in_range(dtype, *(n.g.tensor(b).op for b in bounds))
     if "FullInt" in n.op:
         return lambda *words: [by_element.bitcast(x, dtype) for x in _whole(dtype)(*words)]
-    return (_normals if "Normal" in n.op else _fractions)(dtype)
+    return (_truncated if "Truncated" in n.op else _normals if "Normal" in n.op else _fractions)(dtype)
 
 
-KINDS = ("Uniform", "Normal", "UniformInt", "UniformFullInt")
+def _spread(n: Any) -> tuple[int, int]:
+    """Returns how many counters a group of numbers may use, and how far apart groups start: 256 words for each number."""
+    if "Truncated" not in n.op:
+        return 1, 1
+    wide = n.attr("dtype") == np.float64
+    return TRIES, RESERVED // 4 * (2 if wide else 4)
 
 
-@translates(*(f"StatelessRandom{kind}" for kind in KINDS))
+KINDS = ("Uniform", "Normal", "TruncatedNormal", "UniformInt", "UniformFullInt")
+
+
+def _named(kind: str) -> str:
+    return f"Stateless{'' if kind.startswith('Truncated') else 'Random'}{kind}"
+
+
+@translates(*map(_named, KINDS))
 def by_seed(n: Any, shape: Value, seed: Value, *bounds: Value) -> Tensor:
-    return drawn(n, shape, seeded(n, seed), _numbers(n, bounds))
+    return drawn(n, shape, seeded(n, seed), _numbers(n, bounds), *_spread(n))
 
 
-@translates(*(f"StatelessRandom{kind}V2" for kind in KINDS))
+@translates(*(f"{_named(kind)}V2" for kind in KINDS))
 def by_counter(n: Any, shape: Value, key: Value, counter: Value, algorithm: Value, *bounds: Value) -> Tensor:
-    return drawn(n, shape, _from(n, key, counter, algorithm), _numbers(n, bounds))
+    return drawn(n, shape, _from(n, key, counter, algorithm), _numbers(n, bounds), *_spread(n))
 
 
 @translates("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", results="key counter alg")

@@ -22,6 +22,9 @@ RESULTS: dict[str, tuple[str, ...]] = {}
 # Ops that take references to variables of TensorFlow 1 as they are; all others take what the variable holds when they run.
 REFERENCES: set[str] = set()
 
+# Functions of a node and its inputs that are asked before its translator, and give NotImplemented where they leave the node to it.
+EARLY: list[Callable[..., Any]] = []
+
 
 def translates(*ops: str, results: str = "", references: bool = False) -> Callable[[Translator], Translator]:
     """Registers the function under it for these ops.

@@ -1,5 +1,5 @@
 """All translators: importing this module fills the table."""
 
-from ngraph.frontends.tensorflow import arithmetic, control, layers, lists, shapes, state, stateless
+from ngraph.frontends.tensorflow import arithmetic, control, host, layers, lists, shapes, state, stateless
 
-__all__ = ["arithmetic", "control", "layers", "lists", "shapes", "state", "stateless"]
+__all__ = ["arithmetic", "control", "host", "layers", "lists", "shapes", "state", "stateless"]

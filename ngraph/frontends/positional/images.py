@@ -1,0 +1,80 @@
+"""Encoded images as arrays. `pillow` is the module PIL.Image of the optional package Pillow, which who calls these imports."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError, UnsupportedError
+
+Array = np.ndarray[Any, Any]
+
+MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # Pillow's names by number of channels
+RGB_TO_GREY = np.array([9798, 19235, 3735])  # libpng's parts of 32,768 for 0.299, 0.587 and 0.114 of red, green and blue
+LARGEST_IMAGE = 1 << 28  # pixels: what a header may ask for
+
+
+def image_of(pillow: Any, data: bytes) -> Any:
+    """Returns Pillow's image of encoded bytes. Raises GraphError for bytes that are no image, and for one that is too large."""
+    try:
+        found = pillow.open(io.BytesIO(data))
+    except Exception as error:
+        raise GraphError(f"{len(data)} bytes are not an image: {error}") from None
+    if found.width * found.height > LARGEST_IMAGE:
+        raise GraphError(f"an image of {found.width:,} x {found.height:,} pixels; at most {LARGEST_IMAGE:,} are decoded")
+    return found
+
+
+def decoded(pillow: Any, data: bytes, channels: int = 0, ratio: int = 1, wide: bool = False) -> Array:
+    """Returns an image as [height, width, channels] of uint8, or of uint16 where `wide`.
+
+    channels: 0 for the file's own. ratio: by which JPEG images are made smaller, 1, 2, 4 or 8.
+    Raises GraphError for bytes that are no image, UnsupportedError for 16 bits of colour.
+    """
+    image = image_of(pillow, data)
+    own = 1 if image.mode in ("1", "L", "I;16", "I;16B", "I") else 2 if image.mode == "LA" else 4 if image.mode == "RGBA" else 3
+    if image.mode == "P" and "transparency" in image.info:
+        own = 4
+    channels = channels or own
+    if channels not in MODES:
+        raise GraphError(f"images of {channels} channels; there are 1 to 4")
+    try:
+        if image.format == "JPEG":
+            own = min(own, 3)
+            image.draft("L" if channels == 1 else None, (max(image.width // ratio, 1), max(image.height // ratio, 1)))
+            return pixels(image.convert(MODES[channels])).astype(np.uint16 if wide else np.uint8)
+        if image.mode.startswith("I"):
+            grey = np.asarray(image).astype(np.uint16)[:, :, None]
+            made: Array = grey if wide else (grey >> 8).astype(np.uint8)
+        else:
+            if wide and image.format == "PNG" and data[24:25] == b"\x10":
+                raise UnsupportedError("Pillow reads 16 bits of grey images alone", fix="decode the image as uint8")
+            made = pixels(image.convert(MODES[own])) if image.mode != MODES[own] else pixels(image)
+            made = made.astype(np.uint16) * 257 if wide else made
+    except OSError as error:
+        raise GraphError(f"an image cannot be decoded: {error}") from None
+    most = np.iinfo(made.dtype).max
+    colour, alpha = (made[..., :-1], made[..., -1:]) if own in (2, 4) else (made, np.full_like(made[..., :1], most))
+    if channels < 3 and own > 2:
+        grey = (colour.astype(np.int64) @ RGB_TO_GREY >> 15)[..., None]
+        colour = np.where((colour == colour[..., :1]).all(-1, keepdims=True), colour[..., :1], grey).astype(made.dtype)
+    elif channels > 2 and own < 3:
+        colour = np.repeat(colour, 3, axis=-1)
+    return np.concatenate([colour, alpha], axis=-1) if channels in (2, 4) else colour
+
+
+def pixels(image: Any) -> Array:
+    """Returns an image's numbers as [height, width, channels]."""
+    found = np.asarray(image)
+    return found if found.ndim == 3 else found[:, :, None]
+
+
+def encoded(pillow: Any, array: Array) -> bytes:
+    """Returns [height, width, channels] of uint8, or one channel of uint16, as a PNG file. Raises UnsupportedError for other arrays."""
+    if array.ndim != 3 or array.shape[-1] not in MODES or (array.dtype == np.uint16 and array.shape[-1] > 1):
+        raise UnsupportedError(f"{array.dtype}{list(array.shape)} as a PNG file", fix="give [height, width, channels] of uint8")
+    file = io.BytesIO()
+    pillow.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(file, "PNG")
+    return file.getvalue()

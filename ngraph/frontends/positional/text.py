@@ -1,0 +1,248 @@
+"""Steps in Python on strings, which are bytes here: functions of arrays, and how a reading takes them in.
+
+Sources: farmhash.cc (farmhashna::Hash64) for `fingerprint64`; the syntax page of RE2 for patterns.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError, UnsupportedError
+from ngraph.frontends.positional.values import ConstantArray, Value
+
+Array = np.ndarray[Any, Any]
+
+
+def in_python(n: Any, function: Callable[..., Any], values: Sequence[Value], dtypes: Sequence[Any]) -> tuple[Value, ...]:
+    """Returns a function of arrays: computed now where all are known, else in a step in Python, which is counted."""
+    if all(isinstance(v, ConstantArray) for v in values):
+        found = function(*[v.array for v in values])
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        return tuple(ConstantArray(np.asarray(f).astype(d)) for f, d in zip(found, dtypes, strict=True))
+    return tuple(n.g.host(n.op, function, values, dtypes))
+
+
+def by_element(function: Callable[..., Any], dtype: Any) -> Callable[..., Array]:
+    """Returns the function of arrays, broadcast against each other, that applies a function of their elements."""
+
+    def run(*arrays: Array) -> Array:
+        arrays = np.broadcast_arrays(*arrays)
+        made = np.empty(arrays[0].size, dtype)
+        for k, elements in enumerate(zip(*[a.ravel().tolist() for a in arrays], strict=True)):
+            made[k] = function(*elements)
+        return made.reshape(arrays[0].shape)
+
+    return run
+
+
+def as_bytes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose arrays of strings come as bytes; text becomes UTF-8."""
+
+    def plain(a: Array) -> Array:
+        if a.dtype != object or all(isinstance(s, bytes) for s in a.ravel()):
+            return a
+        return by_element(lambda s: s if isinstance(s, bytes) else str(s).encode(), object)(a)
+
+    return lambda *arrays: function(*[plain(np.asarray(a)) for a in arrays])
+
+
+def objects(items: Sequence[Any], shape: Sequence[int] | None = None) -> Array:
+    """Returns an array of strings of a shape, by default a vector."""
+    made = np.empty(len(items), object)
+    made[:] = list(items)
+    return made if shape is None else made.reshape(shape)
+
+
+def joined_along(a: Array, along: Sequence[int], keep: bool, separator: bytes) -> Array:
+    """Returns strings joined along dims, all by default; those of the last of these dims stand next to each other."""
+    order = [int(k) % a.ndim for k in along] or list(range(a.ndim))
+    rest = [k for k in range(a.ndim) if k not in order]
+    many = math.prod(a.shape[k] for k in rest)
+    rows = a.transpose(rest + order).reshape(many, a.size // max(many, 1))
+    return objects([separator.join(row) for row in rows], [1 if k in order else a.shape[k] for k in range(a.ndim) if keep or k in rest])
+
+
+def from_base64(s: bytes) -> bytes:
+    """Returns what web-safe base64 stands for, padded or not. Raises GraphError for what is none."""
+    try:
+        return base64.b64decode(s + b"=" * (-len(s) % 4), b"-_", validate=True)
+    except binascii.Error as error:
+        raise GraphError(f"{s[:40]!r} is not base64: {error}") from None
+
+
+# ---- numbers as text ------------------------------------------------------------------------------------------------------
+
+
+def shown(dtype: Any, letter: str, precision: int, width: int, fill: str) -> Callable[[Any], bytes]:
+    """Returns the function that writes a number of a dtype as C's printf does; `letter` is `e`, `f` or `g`. Strings stay."""
+    size = f"%{fill}{width if width > -1 else ''}"
+    form = f"{size}{f'.{precision}' if precision > -1 else ''}{letter}" if dtype.kind in "fV" else f"{size}d"
+
+    def run(v: Any) -> bytes:
+        if isinstance(v, bytes):
+            return v
+        if isinstance(v, bool):
+            return b"true" if v else b"false"
+        return (form % v).encode()
+
+    return run
+
+
+def summary(a: Any, most: int, depth: int = 1) -> str:
+    """Returns an array as text, of each dim the first and last `most` items; all of them where that is below 0."""
+    if np.ndim(a) == 0:
+        v = a[()] if isinstance(a, np.ndarray) else a
+        if isinstance(v, bytes):
+            return '"' + v.decode("utf-8", "replace") + '"'
+        return str(int(v)) if isinstance(v, (bool, np.bool_)) else f"{v:g}" if np.dtype(type(v)).kind in "fV" else str(v)
+    whole = most < 0 or len(a) <= 2 * most
+    rows = [summary(row, most, depth + 1) for row in (a if whole else [*a[:most], *a[-most:]])]
+    if not whole:
+        rows.insert(most, "...")
+    return "[" + (" " if a.ndim == 1 else "\n" * (a.ndim - 1) + " " * depth).join(rows) + "]"
+
+
+# ---- patterns -----------------------------------------------------------------------------------------------------------
+
+POSIX = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ", "upper": "A-Z",
+    "word": r"0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+
+@cache
+def pattern(text: str) -> re.Pattern[str]:
+    """Returns a pattern of RE2's syntax. Raises UnsupportedError for one that Python's `re` has not."""
+    made, at, within = "", 0, False
+    while at < len(text):
+        two, one = text[at : at + 2], text[at]
+        posix = re.match(r"\[:(\^?)(\w+):\]", text[at:]) if within else None
+        if posix and posix[2] in POSIX and not posix[1]:
+            made, at = made + POSIX[posix[2]], at + posix.end()
+            continue
+        if one == "\\":
+            made += {r"\z": r"\Z", r"\s": r"\t\n\f\r " if within else r"[\t\n\f\r ]"}.get(two, two)
+            at += 2
+            continue
+        if within:
+            made, within = made + (r"\[" if one == "[" else one), one != "]"
+        elif one == "[":
+            first = re.match(r"\[\^?\]?", text[at:])
+            assert first is not None
+            made, at, within = made + first[0].replace("]", r"\]"), at + first.end() - 1, True
+        else:
+            made += r"\Z" if one == "$" else one
+        at += 1
+    try:
+        return re.compile(made, re.ASCII)
+    except re.error as error:
+        raise UnsupportedError(f"{text!r} is not a pattern of Python's re: {error}", fix="write it without RE2's own classes") from None
+
+
+def _text(s: bytes) -> str:
+    return s.decode("utf-8", "surrogateescape")
+
+
+def full_match(s: bytes, of: bytes) -> bool:
+    """Returns whether all of a string matches a pattern."""
+    return pattern(_text(of)).fullmatch(_text(s)) is not None
+
+
+def replaced(s: bytes, of: bytes, rewrite: bytes, everywhere: bool = True) -> bytes:
+    r"""Returns a string with matches replaced; `\1` stands for a group. Raises GraphError for a rewrite that is not one."""
+    compiled, said = pattern(_text(of)), _text(rewrite)
+    for escape in re.findall(r"\\(.?)", said, re.DOTALL):
+        if escape != "\\" and not (escape.isdecimal() and int(escape) <= compiled.groups):
+            raise GraphError(f"{said!r} is not a rewrite of {compiled.pattern!r}: \\{escape} is not a group of it")
+    text, made, last, before = _text(s), list[str](), 0, -1
+    for match in compiled.finditer(text):
+        if match.start() == match.end() == before:  # an empty match right behind another is none
+            continue
+        put = re.sub(r"\\(.)", lambda e, m=match: "\\" if e[1] == "\\" else m[int(e[1])] or "", said)  # type: ignore[misc]
+        made += [text[last : match.start()], put]
+        last = before = match.end()
+        if not everywhere:
+            break
+    return ("".join(made) + text[last:]).encode("utf-8", "surrogateescape")
+
+
+# ---- hashes -------------------------------------------------------------------------------------------------------------
+
+_BITS = (1 << 64) - 1
+_K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
+
+
+def _turned(x: int, k: int) -> int:
+    x &= _BITS
+    return (x >> k | x << (64 - k)) & _BITS
+
+
+def _shifted(x: int) -> int:
+    x &= _BITS
+    return x ^ x >> 47
+
+
+def _pair(u: int, v: int, by: int) -> int:
+    a = _shifted((u ^ v) * by)
+    return _shifted((v ^ a) * by) * by & _BITS
+
+
+def _weak(w: int, x: int, y: int, z: int, a: int, b: int) -> tuple[int, int]:
+    a += w
+    b = _turned(b + a + z, 21)
+    c, a = a, a + x + y
+    return (a + z) & _BITS, (b + _turned(a, 44) + c) & _BITS
+
+
+def fingerprint64(s: bytes) -> int:
+    """Returns the 64 bits of FarmHash's Fingerprint64."""
+    n, by = len(s), _K2 + len(s) * 2
+
+    def word(at: int, size: int = 8) -> int:
+        return int.from_bytes(s[at : at + size], "little")
+
+    if n < 4:
+        y, z = (s[0] + (s[n >> 1] << 8), n + (s[-1] << 2)) if n else (0, 0)
+        return _shifted((y * _K2 & _BITS) ^ (z * _K0 & _BITS)) * _K2 & _BITS if n else _K2
+    if n < 8:
+        return _pair(n + (word(0, 4) << 3) & _BITS, word(n - 4, 4), by)
+    if n <= 16:
+        a, b = word(0) + _K2, word(n - 8)
+        return _pair((_turned(b, 37) * by + a) & _BITS, (_turned(a, 25) + b) * by & _BITS, by)
+    if n <= 64:
+        a, b, c, d = word(0) * (_K1 if n <= 32 else _K2), word(8), word(n - 8) * by, word(n - 16) * _K2
+        y = (_turned(a + b, 43) + _turned(c, 30) + d) & _BITS
+        z = _pair(y, (a + _turned(b + _K2, 18) + c) & _BITS, by)
+        if n <= 32:
+            return z
+        e, f, g, h = word(16) * by, word(24), (y + word(n - 32)) * by, (z + word(n - 24)) * by
+        return _pair((_turned(e + f, 43) + _turned(g, 30) + h) & _BITS, (e + _turned(f + a, 18) + g) & _BITS, by)
+    x, y = (81 * _K2 + word(0)) & _BITS, 81 * _K1 + 113
+    z, v, w, by = _shifted(y * _K2 + 113) * _K2, (0, 0), (0, 0), _K1
+    last = (n - 1) // 64
+    for turn in range(last + 1):
+        at, nine = turn * 64, 1
+        if turn == last:
+            by, nine, at = _K1 + ((z & 0xFF) << 1), 9, n - 64
+            first = w[0] + (n - 1 & 63)
+            v = (v[0] + first, v[1])
+            w = (first + v[0], w[1])
+        x = _turned(x + y + v[0] + word(at + 8), 37) * by
+        y = _turned(y + v[1] + word(at + 48), 42) * by
+        x = (x ^ w[1] * nine) & _BITS
+        y += v[0] * nine + word(at + 40)
+        z = _turned(z + w[0], 33) * by
+        v = _weak(word(at), word(at + 8), word(at + 16), word(at + 24), v[1] * by, x + w[0])
+        w = _weak(word(at + 32), word(at + 40), word(at + 48), word(at + 56), z + w[1], y + word(at + 16))
+        z, x = x, z & _BITS
+    u = _pair(v[0], w[0], by & _BITS) + _shifted(y) * _K0 + z
+    return _pair(u & _BITS, (_pair(v[1], w[1], by & _BITS) + x) & _BITS, by & _BITS)

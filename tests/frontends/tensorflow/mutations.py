@@ -1,0 +1,179 @@
+"""SavedModels changed at random, read and run: `python tests/frontends/tensorflow/mutations.py COUNT SEED`.
+
+As for ONNX files (tests/frontends/onnx/mutations.py): a model runs or is refused with an error of ours, in little time and memory. The
+bytes of `saved_model.pb`, of the checkpoint's index or of a shard are changed, or fields of the messages in the first: numbers, names,
+repeated fields. The sum of an index that was changed is written anew, so that what is behind it is read too.
+"""
+
+import io
+import json
+import os
+import shutil
+import sys
+import zipfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded")
+NUMBERS = (0, 1, -1, 2, 7, 64, 1 << 20, 1 << 30, (1 << 31) - 1, -(1 << 31))
+WIDE = (*NUMBERS, 1 << 40, 1 << 60, (1 << 63) - 1, -(1 << 63))
+
+
+def sources():
+    """Yields small SavedModels as the bytes of zip files."""
+    for file, names in (("models.zip", ("mlp", "cnn", "lstm", "gru", "embedding", "attention", "counter")), ("tables.zip", ("tables",))):
+        with zipfile.ZipFile(os.path.join(HERE, file)) as archive:
+            for name in names:
+                held = {n: archive.read(n) for n in archive.namelist() if n.startswith(f"{name}/") and not n.endswith("/")}
+                yield packed({n.partition("/")[2]: data for n, data in held.items() if "fingerprint" not in n})
+
+
+def packed(held):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in held.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def parts(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def by_bytes(content, rng, others):
+    """Returns a model of which a few bytes of one file are changed."""
+    from tests.frontends.onnx import mutations
+
+    held = parts(content)
+    name = rng.choice(list(held))
+    made = mutations.by_bytes(held[name], rng, list(held.values()))
+    if name.endswith(".index") and len(made) == len(held[name]) and rng.random() < 0.7:
+        made = summed(made)
+    held[name] = made
+    return packed(held)
+
+
+def summed(data):
+    """Returns a leveldb table whose first block has the sum that its bytes have, where its end can be found."""
+    from google_crc32c import value
+
+    made = bytearray(data)
+    for size in range(len(made) - 60, max(len(made) - 120, 4), -1):  # the footer's 48 bytes, the index's and metaindex's blocks
+        if made[size] == 0:
+            crc = value(bytes(made[: size + 1]))
+            masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+            if value(data[: size + 1]) and data[size + 1 : size + 5] != b"\0" * 4:
+                made[size + 1 : size + 5] = masked.to_bytes(4, "little")
+                break
+    return bytes(made)
+
+
+def by_fields(content, rng, others):
+    """Returns a model of which a few fields of its message are changed."""
+    from ngraph.frontends.tensorflow.messages import classes
+
+    held = parts(content)
+    saved = classes()["SavedModel"]()
+    saved.ParseFromString(held["saved_model.pb"])
+    every = list(messages(saved))
+    for _ in range(rng.randint(1, 3)):
+        message = rng.choice(every)
+        fields = message.ListFields()
+        if fields:
+            change(message, *rng.choice(fields), rng, every)
+    held["saved_model.pb"] = saved.SerializeToString()
+    return packed(held)
+
+
+def messages(message):
+    """Yields a message and all within it."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            values = list(value.values()) if hasattr(next(iter(value.values()), 0), "ListFields") else []
+        else:
+            values = value if hasattr(value, "add") else [value]
+        for inner in values:
+            yield from messages(inner)
+
+
+def change(message, field, value, rng, every):
+    """Changes one field: it goes, or gets another number, text or message."""
+    repeated = not hasattr(value, "ListFields") and not isinstance(value, (int, float, str, bytes))
+    if rng.random() < 0.2:
+        message.ClearField(field.name)
+    elif repeated and hasattr(value, "values"):
+        key = rng.choice(list(value))
+        del value[key]
+    elif repeated and field.message_type is not None:
+        k = rng.randrange(len(value))
+        if rng.random() < 0.5:
+            del value[k]
+        else:
+            others = [m for m in every if m.DESCRIPTOR is value[k].DESCRIPTOR]
+            value[k].CopyFrom(rng.choice(others))
+    elif repeated:
+        value[rng.randrange(len(value))] = other(value[0], field, rng, every)
+    elif field.message_type is not None:
+        others = [m for m in every if m.DESCRIPTOR is value.DESCRIPTOR and m is not value]
+        if others:
+            copy = type(value)()
+            copy.CopyFrom(rng.choice(others))
+            value.CopyFrom(copy)
+    else:
+        setattr(message, field.name, other(value, field, rng, every))
+
+
+def other(value, field, rng, every):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        numbers = WIDE if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) else NUMBERS
+        unsigned = field.cpp_type in (field.CPPTYPE_UINT32, field.CPPTYPE_UINT64)
+        return rng.choice([n for n in numbers if not unsigned or n >= 0])
+    if isinstance(value, float):
+        return rng.choice((0.0, -1.0, 1e30, float("nan"), float("inf")))
+    if isinstance(value, bytes):
+        return rng.choice((b"", value[:-1], value + b"\xff", b"\0" * 8))
+    names = [m.name for m in every if m.DESCRIPTOR.name == "NodeDef"] + [m.op for m in every if m.DESCRIPTOR.name == "NodeDef"]
+    return rng.choice(("", value[:-1], value + ":1", "^" + value, rng.choice(names), "../../x"))
+
+
+def taken(content, folder, name):
+    """Returns how a mutant ends: it is refused when it is read or run, or runs; what is neither is raised."""
+    import ngraph as ng
+    import ngraph.transformers as ngt
+    from ngraph.errors import NgraphError
+    from ngraph.tools.models import drawn
+    from ngraph.verbs import UsageError
+
+    home = os.path.join(folder, "model")
+    shutil.rmtree(home, ignore_errors=True)
+    for part, data in parts(content).items():
+        at = os.path.join(home, part)
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        with open(at, "wb") as file:
+            file.write(data)
+    try:
+        model = ng.tensorflow.load(home, ngt.allocate_transformer(name))
+    except NgraphError:
+        return "refused"
+    try:
+        model.run(drawn(model, {}, 0))
+    except UsageError:
+        return "read"
+    except NgraphError:
+        return "refused in the run"
+    return "run"
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, ROOT)
+    from tests.frontends.onnx import mutations
+
+    if sys.argv[1] == "--work":
+        mutations.work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], list(sources()), (by_bytes, by_fields), taken, ".zip")
+    else:
+        print(json.dumps(mutations.watch(int(sys.argv[1]), sys.argv[2], (), __file__), indent=1))
