@@ -288,13 +288,22 @@ EAGER = (
 SYNONYMS = {
     **dict.fromkeys(("axis", "dim", "dims"), ("reduction_axes", "axes", "normalization_axes", "spatial", "over")),
     **dict.fromkeys(("keepdims", "keepdim"), ("out_axes",)),
-    **dict.fromkeys(("shape", "size"), ("axes", "length")),
+    **dict.fromkeys(("shape", "size"), ("axes", "length", "lengths")),
     **dict.fromkeys(("type", "astype"), ("dtype",)),
     **dict.fromkeys(("input", "a", "tensor"), ("x",)),
     **dict.fromkeys(("value", "init", "initializer"), ("initial_value",)),
     **dict.fromkeys(("descending",), ("largest",)),
     **dict.fromkeys(("pool_size", "kernel_size", "ksize"), ("window", "spatial")),
     **dict.fromkeys(("strides",), ("stride",)),
+    **dict.fromkeys(("k", "diagonal"), ("offset",)),
+    **dict.fromkeys(("std", "stddev", "sigma"), ("scale",)),
+    **dict.fromkeys(("mean", "mu"), ("loc",)),
+    **dict.fromkeys(("ddof", "unbiased"), ("correction",)),
+    **dict.fromkeys(("scale_factor",), ("lengths",)),
+    **dict.fromkeys(("num_classes", "num_segments", "depth"), ("segments", "axis")),
+    **dict.fromkeys(("return_inverse",), ("inverse",)),
+    **dict.fromkeys(("return_counts",), ("counts",)),
+    **dict.fromkeys(("p",), ("rate",)),
 }
 
 INSTEAD = {"make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name"}  # fixes by function name

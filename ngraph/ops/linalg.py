@@ -14,9 +14,11 @@ derivatives, with PyTorch's conventions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ngraph.errors import ArgumentError, AxisError
+from ngraph.op_graph import misspelt
+from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.expr import minimum
 from ngraph.op_graph.op import Op
@@ -29,6 +31,35 @@ from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import broadcast, iota
 from ngraph.ops.reduce import max, min, prod, sum
 from ngraph.ops.state import parts
+
+__all__ = (
+    "cholesky",
+    "det",
+    "eigh",
+    "inv",
+    "lstsq",
+    "lu",
+    "matrix_norm",
+    "matrix_power",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "triangular_solve",
+)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise misspelt.no_attribute("ngraph.linalg", name, misspelt.OF_LINALG, __all__, "ng.linalg")
 
 
 def _float(x: Op) -> Op:
@@ -66,6 +97,7 @@ def _eye(rows: Axis, columns: Axis, dtype: Any) -> Op:
     return cast(equal(iota(rows), iota(columns)), dtype)
 
 
+@checked
 def cholesky(x: Any, rows: Any, columns: Any) -> Op:
     """Returns the lower triangular L with L Lᵀ = x of symmetric positive definite matrices, with the axes of x; zeros above.
 
@@ -81,6 +113,7 @@ def cholesky(x: Any, rows: Any, columns: Any) -> Op:
     return factorisation.cholesky.build(m.x, rows=m.rows, columns=m.columns)
 
 
+@checked
 def triangular_solve(a: Any, b: Any, rows: Any, columns: Any, lower: bool = True, unit: bool = False) -> Op:
     """Returns the x with Σ over `columns` of a·x = b for triangular a: b's axes, with `columns` in place of `rows`.
 
@@ -108,6 +141,7 @@ def _system(a: Any, b: Any, rows: Any, columns: Any, name: str, square: bool = T
     return Matrices(x, m.rows, m.columns), right
 
 
+@checked
 def lu(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]:
     """Returns `(order, l, u)` with l u = x taken in `order`: the row of x for each row (int32), unit lower and upper triangles.
 
@@ -129,6 +163,7 @@ def lu(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]:
     return order, lower.unit_lower().along(m.rows, k), upper.triangle(lower=False).along(k, m.columns)
 
 
+@checked
 def solve(a: Any, b: Any, rows: Any, columns: Any) -> Op:
     """Returns the x with Σ over `columns` of a·x = b: b's axes, with `columns` in place of `rows`.
 
@@ -145,6 +180,7 @@ def solve(a: Any, b: Any, rows: Any, columns: Any) -> Op:
     return factorisation.solve.build(m.x, right, rows=m.rows, columns=m.columns, transposed=False)
 
 
+@checked
 def inv(x: Any, rows: Any, columns: Any) -> Op:
     """Returns the inverses of square matrices: Σ over `rows` of inverse[j, i] x[i, j'] is 1 where j is j'. `solve` is more exact.
 
@@ -164,6 +200,7 @@ def _diagonal(m: Matrices) -> tuple[Op, Op]:
     return gather.build(packed, iota(m.rows), axes=(m.columns,), mode="clip"), cast(swaps, m.x.dtype)
 
 
+@checked
 def det(x: Any, rows: Any, columns: Any) -> Op:
     """Returns the determinants of square matrices: x's axes but `rows` and `columns`. The gradient of a singular matrix is not finite.
 
@@ -176,6 +213,7 @@ def det(x: Any, rows: Any, columns: Any) -> Op:
     return (prod(diagonal, reduction_axes=[m.rows]) * swaps).named("det")
 
 
+@checked
 def slogdet(x: Any, rows: Any, columns: Any) -> tuple[Op, Op]:
     """Returns the signs of the determinants of square matrices, and the logarithms of their absolute values, which do not overflow.
 
@@ -188,6 +226,7 @@ def slogdet(x: Any, rows: Any, columns: Any) -> tuple[Op, Op]:
     return prod(sign(diagonal), reduction_axes=[m.rows]) * swaps, sum(log(absolute(diagonal)), reduction_axes=[m.rows])
 
 
+@checked
 def qr(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     """Returns `(q, r)`: orthogonal columns (`rows`, `inner`) and an upper triangle (`inner`, `columns`) whose product is x.
 
@@ -201,6 +240,7 @@ def qr(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     return q, r
 
 
+@checked
 def svd(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]:
     """Returns `(u, s, v)` with Σ over `inner` of u[i, k] s[k] v[j, k] = x[i, j]; singular values from the largest to the smallest.
 
@@ -216,6 +256,7 @@ def svd(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]
     return u, s, v
 
 
+@checked
 def eigh(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     """Returns `(values, vectors)` of symmetric matrices: eigenvalues (`inner`), the smallest first, and vectors (`rows`, `inner`).
 
@@ -231,6 +272,7 @@ def eigh(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     return w, v
 
 
+@checked
 def pinv(x: Any, rows: Any, columns: Any, rcond: float | None = None) -> Op:
     """Returns the pseudo-inverses of matrices, which map `rows` to `columns`: both axes stand in each other's place.
 
@@ -243,6 +285,7 @@ def pinv(x: Any, rows: Any, columns: Any, rcond: float | None = None) -> Op:
     return spectral.pinv.build(m.x, rows=m.rows, columns=m.columns, rcond=None if rcond is None else float(rcond))
 
 
+@checked
 def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
     """Returns the x for which the sum of squares of a·x - b is least; of several the shortest. Axes as in `solve`; a has full rank.
 
@@ -259,6 +302,7 @@ def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
     return contract(q, factorisation.triangular_solve(r, right, rows=j, columns=k, lower=True), over=(k,))
 
 
+@checked
 def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
     """Returns the n-th power of square matrices, by repeated squaring; of the inverse for n below 0, and the identity for 0.
 
@@ -285,6 +329,7 @@ def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
     return made.along(m.rows, m.columns)
 
 
+@checked
 def matrix_norm(x: Any, rows: Any, columns: Any, ord: Any = "fro") -> Op:
     """Returns the norms of matrices: `fro`, `nuc`, 1 and inf (the largest sum of a column, a row), 2, or -1, -2, -inf (the smallest).
 

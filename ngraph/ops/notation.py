@@ -18,7 +18,7 @@ from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_or_new_axes, show_input
 from ngraph.ops.elementwise import arithmetic, as_op
 from ngraph.ops.linear import contract
-from ngraph.ops.rearrange import axes_with_order, flatten, map_roles, product, unflatten
+from ngraph.ops.rearrange import axes_with_order, cast_axes, flatten, map_roles, product, unflatten
 from ngraph.ops.reduce import reduce
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w.]*(?:'+|\+\d+)?)|(?P<sign>->|\.\.\.|[(),]))")
@@ -244,7 +244,11 @@ def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
     for axis, group in zip(rest, split, strict=False):
         parts = _part_axes(axis, group, lengths, pattern)
         now.update(zip(group, parts, strict=True))
-        x = unflatten(x, [b for a in x.axes for b in (parts if a is axis else (a,))])
+        before = x.axes
+        apart = [Axis(Family(f"{p.name}_part", p.size, {}, frozenset(), None)) if p in before else p for p in parts]  # (H r) of an axis H
+        x = unflatten(x, [b for a in before for b in (apart if a is axis else (a,))])
+        if apart != parts:
+            x = cast_axes(x, [b for a in before for b in (parts if a is axis else (a,))])
     others = [a for a in x.axes if a not in now.values()]
     unlike = set(_flat(left)) ^ set(_flat(right))
     if unlike:

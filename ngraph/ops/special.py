@@ -137,7 +137,7 @@ def _reference_lgamma(x: float) -> float:
 
 lgamma: OpDef = composite(
     "lgamma",
-    "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2 …",
+    "The logarithm of the absolute value of the gamma function; inf at 0, -1, -2 … and at both infinities, as in C (SciPy: -inf at -inf).",
     _by_element(_reference_lgamma),
     rounding_once(_lgamma),
     lambda op, dy, x: dy * digamma(x),

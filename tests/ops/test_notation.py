@@ -118,6 +118,8 @@ REARRANGED = [
     ("C N -> (C N)", {}, (N, C), lambda v: v.T.reshape(60)),
     ("N (A D) -> (A N) D", {"A": 3}, (N, C), lambda v: v.reshape(5, 3, 4).transpose(1, 0, 2).reshape(15, 4)),
     ("(A D) (E F) -> A E D F", {"A": 3, "F": 5}, (C, Q), lambda v: v.reshape(3, 4, 2, 5).transpose(0, 2, 1, 3)),
+    ("N (C A) -> A N C", {"A": 4}, (N, C), lambda v: v.reshape(5, 3, 4).transpose(2, 0, 1)),
+    ("(C A) (Q D) -> (A D) C Q", {"A": 2, "D": 5}, (C, Q), lambda v: v.reshape(6, 2, 2, 5).transpose(1, 3, 0, 2).reshape(10, 6, 2)),
     ("N ... -> ... N", {}, (N, C, H), lambda v: v.transpose(1, 2, 0)),
 ]
 
