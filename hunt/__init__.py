@@ -17,4 +17,4 @@ A **kind** is a module of this package with four functions:
 `test_found.py` checks it in each run of the tests.
 """
 
-KINDS = ("kernels", "programs", "derivatives", "layers", "files", "histories")
+KINDS = ("kernels", "programs", "derivatives", "layers", "files", "histories", "torch")

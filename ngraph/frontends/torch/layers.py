@@ -115,7 +115,7 @@ def convolved(
 ) -> Tensor:
     k = w.rank - 2
     kernel = n.g.numbers(w.shape[2:])
-    stride, padding, dilation = many(stride, k), many(padding, k), many(dilation, k)
+    stride, padding, dilation = (n.g.numbers(many(x, k)) for x in (stride, padding, dilation))
     alone = a.rank == w.rank - 1
     if alone:
         a = Tensor(a.op, [None, *a.dims])

@@ -205,7 +205,7 @@ def stack(n: TorchNode, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 @translates("aten.constant_pad_nd")
 def pad(n: TorchNode, a: Tensor, sizes: Sequence[Any], value: Any = 0) -> Tensor:
-    number = n.dtype.np.type(value).item()
+    number = n.dtype.np.type(n.g.number(value) if isinstance(value, Expr) else value).item()
     for j in range(len(sizes) // 2):
         before, after = sizes[2 * j], sizes[2 * j + 1]
         if before == 0 and after == 0:

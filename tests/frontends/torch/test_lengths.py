@@ -69,3 +69,16 @@ def test_numbers_that_follow_from_lengths_stay_inside():
             x = torch.randn(shape, dtype=dtype)
             for got, wanted in zip(compiled(x), f(x), strict=True):
                 torch.testing.assert_close(got, wanted)
+
+
+def test_numbers_that_dynamo_makes_symbols_fill_and_stride():
+    numbers = [2, 0, 1]  # read by a closure, which makes them SymInts where lengths are dynamic
+
+    def f(x, w):
+        y = torch.nn.functional.pad(x, (1, 1), value=numbers[1])
+        return torch.nn.functional.conv1d(y, w, stride=numbers[0], padding=numbers[2], dilation=numbers[2])
+
+    compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for n in (9, 12):
+        x, w = torch.randn(2, 3, n), torch.randn(4, 3, 3)
+        torch.testing.assert_close(compiled(x, w), f(x, w))
