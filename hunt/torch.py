@@ -96,7 +96,7 @@ def ran(steps: list[Any], values: list[Any], wide: bool = False) -> list[Any]:
 
 
 class Draw:
-    """What a step may be made of: the values so far, in the dtypes of the case and in float64."""
+    """The values that a step may take, in the dtypes of the case and in float64."""
 
     def __init__(self, r: random.Random, values: list[torch.Tensor], wide: list[torch.Tensor]) -> None:
         self.r, self.values, self.wide = r, values, wide
