@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, FileError, ParseError, nearest
+from ngraph.errors import ArgumentError, FileError, NgraphError, ParseError, nearest
 from ngraph.frontends.positional.ports import Port
+from ngraph.frontends.positional.reader import DAMAGED
 from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.positional.walk import Frame
@@ -263,6 +264,16 @@ def opened(source: Any, tags: Any = None, checkpoint: str | None = None) -> Mode
     """
     if isinstance(source, ModelFile):
         return source
+    try:
+        return _opened(source, tags, checkpoint)
+    except NgraphError:
+        raise
+    except DAMAGED as error:
+        name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the graph"
+        raise ParseError(f"{name} cannot be read: {type(error).__name__}: {error}", fix="is the file damaged?") from error
+
+
+def _opened(source: Any, tags: Any, checkpoint: str | None) -> ModelFile:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return of_graph(parsed("GraphDef", source, "the graph"), "graph")
     if not isinstance(source, (str, os.PathLike)):

@@ -130,3 +130,36 @@ def test_an_asset_outside_of_the_folder(tables, tmp_path):
     at.write_bytes(data.replace(b"vocabulary.txt", b"../../../x.txt"))
     with pytest.raises(ParseError, match="is outside"):
         ng.tensorflow.load(tmp_path / "m")
+
+
+def test_damaged_models_run_or_are_refused(tmp_path):
+    """A few mutants of each kind; tests/frontends/tensorflow/mutations.py takes thousands."""
+    import random
+
+    from tests.frontends.tensorflow import mutations
+
+    parents = list(mutations.sources())
+    ended = set()
+    for k in range(40):
+        rng = random.Random(f"few {k}")
+        mutant = (mutations.by_bytes, mutations.by_fields)[k % 2](rng.choice(parents), rng, parents)
+        ended.add(mutations.taken(mutant, str(tmp_path), "direct"))
+    assert {"run", "refused in the run"} <= ended <= {"run", "read", "refused", "refused in the run"}
+
+
+def test_a_restore_function_without_values_is_an_error_of_ours(tables, tmp_path):
+    import shutil
+
+    from ngraph.frontends.tensorflow.messages import classes
+
+    shutil.copytree(tables / "tables", tmp_path / "m")
+    at = tmp_path / "m" / "saved_model.pb"
+    saved = classes()["SavedModel"]()
+    saved.ParseFromString(at.read_bytes())
+    for function in saved.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "AssignVariableOp":
+                del node.input[1:]
+    at.write_bytes(saved.SerializeToString())
+    with pytest.raises(ParseError, match="cannot be read"):
+        ng.tensorflow.load(tmp_path / "m")
