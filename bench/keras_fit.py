@@ -26,6 +26,24 @@ MODELS = {"mlp": (128, 40), "cnn": (64, 12), "resnet20": (32, 4), "lstm": (64, 8
 # ---- a process of one backend ------------------------------------------------------------------------------------------
 
 
+def resnet20() -> Any:
+    """Returns a ResNet of 20 layers for ten classes of 32 x 32 x 3 pixels."""
+    import keras
+    from keras import layers
+
+    given = keras.Input((32, 32, 3))
+    h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same", use_bias=False)(given)))
+    for stage, width in enumerate((16, 32, 64)):
+        for block in range(3):
+            step = 2 if stage and not block else 1
+            inner = layers.Conv2D(width, 3, strides=step, padding="same", use_bias=False)(h)
+            inner = layers.ReLU()(layers.BatchNormalization()(inner))
+            inner = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(inner))
+            h = layers.Conv2D(width, 1, strides=step, use_bias=False)(h) if step == 2 else h
+            h = layers.ReLU()(layers.Add()([h, inner]))
+    return keras.Model(given, layers.Dense(10)(layers.GlobalAveragePooling2D()(h)))
+
+
 def build(name: str) -> tuple[Any, Any, Any]:
     """Returns a compiled model and its data; weights and data come from NumPy, so that all backends have the same."""
     import keras
@@ -47,17 +65,7 @@ def build(name: str) -> tuple[Any, Any, Any]:
         model = keras.Sequential([*parts, layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(10)])
     elif name == "resnet20":
         x = rng.normal(size=(rows, 32, 32, 3)).astype("float32")
-        given = keras.Input((32, 32, 3))
-        h = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same", use_bias=False)(given)))
-        for stage, width in enumerate((16, 32, 64)):
-            for block in range(3):
-                step = 2 if stage and not block else 1
-                inner = layers.Conv2D(width, 3, strides=step, padding="same", use_bias=False)(h)
-                inner = layers.ReLU()(layers.BatchNormalization()(inner))
-                inner = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(inner))
-                h = layers.Conv2D(width, 1, strides=step, use_bias=False)(h) if step == 2 else h
-                h = layers.ReLU()(layers.Add()([h, inner]))
-        model = keras.Model(given, layers.Dense(10)(layers.GlobalAveragePooling2D()(h)))
+        model = resnet20()
     elif name == "lstm":
         x = rng.integers(1, 5000, size=(rows, 80)).astype("int32")
         model = keras.Sequential([keras.Input((80,), dtype="int32"), layers.Embedding(5000, 64), layers.LSTM(64), layers.Dense(10)])
@@ -79,6 +87,7 @@ def build(name: str) -> tuple[Any, Any, Any]:
 
 def chosen(backend: str) -> None:
     """Imports Keras on a backend, with two threads."""
+    sys.path = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]  # where a file is called tensorflow.py
     if backend == "ngraph":
         import ngraph.keras  # noqa: F401
     else:

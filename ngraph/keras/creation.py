@@ -30,7 +30,7 @@ def filled(g: KerasTrace, t: Tensor, shape: tuple[Any, ...]) -> Tensor:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    value = convert_to_tensor(fill_value, dtype or (config.floatx() if isinstance(fill_value, float) else None))
+    value = convert_to_tensor(fill_value, dtype or config.floatx())
     shape = shape_of(shape)
     if known(value) and not has_open(shape):
         return BackendTensor(np.array(np.broadcast_to(value.array, shape)))

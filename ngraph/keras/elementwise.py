@@ -71,7 +71,7 @@ def _sign_bit(x: Op) -> Op:
 ONE: dict[str, Callable[[Op], Op]] = {
     "absolute": lambda x: x if x.dtype.kind in ("uint", "bool") else e.absolute(x),
     "negative": lambda x: e.negative(x) if x.dtype.kind in ("int", "float") else x * -1,
-    "square": lambda x: x * x,
+    "square": lambda x: e.cast(x, "int32") if x.dtype.kind == "bool" else x * x,
     "sign": lambda x: e.cast(e.less(0, x), x.dtype) if x.dtype.kind in ("uint", "bool") else e.sign(x),
     "floor": lambda x: e.floor(x),
     "ceil": lambda x: functions.ceil(x),

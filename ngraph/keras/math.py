@@ -34,7 +34,7 @@ def _segments(kind: str | None, empty: str) -> Any:
             num_segments = int(numpy.max(ids)) + 1
         d = as_dtype(data.dtype)
         ends = {"zero": 0, "one": 1, "low": -np.inf if d.is_float else d.lowest, "high": np.inf if d.is_float else d.highest}
-        start = numpy.full((num_segments + 1, *data.shape[1:]), convert_to_tensor(ends[empty], data.dtype))
+        start = numpy.full((num_segments + 1, *data.shape[1:]), ends[empty], data.dtype)
         inside = numpy.logical_and(numpy.greater_equal(ids, 0), numpy.less(ids, num_segments))
         ids = numpy.where(inside, ids, num_segments)  # rows of no segment go into one more
         return scatter_update(start, numpy.reshape(ids, (-1, 1)), data, kind)[:num_segments]

@@ -145,7 +145,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def view(x: Any, dtype: Any = None) -> Any:
     x = convert_to_tensor(x)
     if x.t is None:
-        return BackendTensor(np.ascontiguousarray(x.array).view(np.dtype(standardize_dtype(dtype or x.dtype))))
+        return BackendTensor(np.asarray(x.array, order="C").view(np.dtype(standardize_dtype(dtype or x.dtype))))
     return apply(bits, x, dtype=standardize_dtype(dtype or x.dtype))
 
 

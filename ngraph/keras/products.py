@@ -60,7 +60,7 @@ def inner(x1: Any, x2: Any) -> Any:
 
 def vdot(x1: Any, x2: Any) -> Any:
     a, b = met(ravel(x1), ravel(x2))
-    return matmul(a, b)
+    return convert_to_tensor(matmul(a, b), a.dtype)  # matmul widens int8
 
 
 def outer(x1: Any, x2: Any) -> Any:

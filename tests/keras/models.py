@@ -1,7 +1,8 @@
-"""Five small models and their losses over 50 steps: `python tests/keras/models.py jax out.json` records those of another backend."""
+"""Six models and their losses over 50 steps: `python tests/keras/models.py jax out.json` records those of another backend."""
 
 import json
 import os
+import runpy
 import sys
 
 import numpy as np
@@ -40,6 +41,9 @@ def build(name):
         x = words
         inner = layers.Bidirectional(layers.GRU(24))
         model = keras.Sequential([keras.Input((12,), dtype="int32"), layers.Embedding(50, 16, mask_zero=True), inner, layers.Dense(10)])
+    elif name == "resnet20":
+        x = rng.normal(size=(MANY, 32, 32, 3)).astype("float32")
+        model = runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "keras_fit.py"))["resnet20"]()
     else:
         x = words
         given = keras.Input((12,), dtype="int32")
@@ -79,6 +83,6 @@ if __name__ == "__main__":
         import ngraph.keras  # noqa: F401
     else:
         os.environ["KERAS_BACKEND"] = backend
-    recorded = {name: [round(v, 7) for v in losses(name)[0]] for name in ("mlp", "cnn", "lstm", "masked_gru", "transformer")}
+    recorded = {name: [round(v, 7) for v in losses(name)[0]] for name in ("mlp", "cnn", "lstm", "masked_gru", "transformer", "resnet20")}
     with open(out, "w", encoding="utf-8") as file:
         json.dump(recorded, file)
