@@ -380,7 +380,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
     Raises Clash with every pair of axes that disagrees.
     """
     first = groups[0]
-    if type(first) is Axes and all(g is first for g in groups):
+    if type(first) is Axes and not [g for g in groups if g is not first]:
         return first
     seen: dict[Any, Any] = {}
     clashes = []

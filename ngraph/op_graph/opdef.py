@@ -303,7 +303,7 @@ def _denoted(axes: Sequence[Axis], axis: Axis | str) -> list[Axis]:
 
 
 def _axes_among(operands: Sequence[Op]) -> tuple[Axis, ...]:
-    return tuple(dict.fromkeys([a for x in operands for a in x.axes]))
+    return operands[0].axes if len(operands) == 1 else tuple(dict.fromkeys([a for x in operands for a in x.axes]))
 
 
 def _several(x: Op | Sequence[Op]) -> Sequence[Op]:
@@ -317,7 +317,11 @@ def find_axis(x: Op | Sequence[Op], axis: Axis | str, name: str) -> Axis:
     function, for an axis that no operand has: it lists those there are, with the nearest.
     """
     operands = _several(x)
-    among = _axes_among(operands)
+    return _denoted_axis(operands, _axes_among(operands), axis, name)
+
+
+def _denoted_axis(operands: Sequence[Op], among: Sequence[Axis], axis: Axis | str, name: str) -> Axis:
+    """Returns what `find_axis` does; `among`: the axes of the operands."""
     found = _denoted(among, axis)
     if len(found) != 1:
         said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
@@ -352,12 +356,13 @@ def own_axes(x: Op | Sequence[Op], axes: Any, name: str) -> Axes:
 
     A nested list denotes the axis that joins its axes. Raises AxisError as `find_axis` does.
     """
-    among = _axes_among(_several(x))
+    operands = _several(x)
+    among = _axes_among(operands)
 
     def one(a: Any) -> Axis:
-        return find_axis(x, joined_axis(own_axes(x, a, name)) if isinstance(a, (list, tuple)) else a, name)
+        return _denoted_axis(operands, among, joined_axis(own_axes(x, a, name)) if isinstance(a, (list, tuple)) else a, name)
 
-    return Axes(one(a) for a in _listed(axes, among))
+    return Axes([one(a) for a in _listed(axes, among)])
 
 
 def own_or_new_axes(x: Op | Sequence[Op], axes: Any) -> Axes:

@@ -419,7 +419,8 @@ def inside(x: Any) -> Iterator[Op]:
         yield x
     elif isinstance(x, (tuple, list)):
         for y in x:
-            yield from inside(y)
+            if type(y) not in PLAIN:
+                yield from inside(y)
     elif type(x) is Body:
         yield from (*x.inputs, *x.outputs)
     elif isinstance(x, Expr):

@@ -34,7 +34,8 @@ def post_order(roots: Iterable[T], needs: Callable[[T], Iterable[T]], done: Cont
             stack += waiting[::-1]
         else:
             stack.pop()
-            own.add(x)
+            if done is None:
+                own.add(x)
             yield x
 
 

@@ -308,16 +308,19 @@ class Rules:
         self._version = 0  # of the facts from which the candidates were derived
         self._by_makers: dict[bool, dict[Any, tuple[Candidate, ...]]] = {True: {}, False: {}}
         for rule in rules:
-            self.register(rule)
+            self._add(rule)
 
     def register(self, rule: Rule | tuple[Any, ...]) -> Rule:
         """Adds a rule, after the present ones. Raises ValueError where its name is taken."""
+        self._forget()
+        return self._add(rule)
+
+    def _add(self, rule: Rule | tuple[Any, ...]) -> Rule:
         made = rule if isinstance(rule, Rule) else Rule(*rule)
         if made.name in self._names:
             raise ValueError(f"a rule {made.name!r} stands in this table already")
         self._names.add(made.name)
         self.rules.append(made)
-        self._forget()
         return made
 
     def remove(self, name: str) -> Rule:
