@@ -244,7 +244,7 @@ class _WorkItem:
         b = s.target
         if type(b) is Local and s.combine == "set":
             old = self.run.arrays.get(b)
-            size = tuple([extent(d, self.extent(d[0])) for d in b.dims])
+            size = tuple([extent(d, self.extent(d[0])) + sum(b.border.get(d[0], ())) for d in b.dims])
             if old is None or old.shape != size or not s.predicate:
                 self.run.arrays[b] = np.full(size, GARBAGE, np.uint8).astype(b.dtype.np) if old is None or old.shape != size else old
         ok = self.holds(s.predicate, axes, shape, lines)

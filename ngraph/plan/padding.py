@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Stage, Store
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
@@ -43,6 +43,7 @@ class Padding:
 
     def draw(self) -> None:
         self.copy()
+        self.plan.steps = tuple([self.locals(s) if type(s) is Kernel else s for s in self.plan.steps])
         preferences: dict[Buffer, dict[str, _PaddingRequest]] = {}
         for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # steps that run once are not worth a border
             own = set(kernel.targets)
@@ -52,10 +53,7 @@ class Padding:
                         self.wish(preferences, kernel, stage, r)
         made: list[Buffer] = []
         for b, some in preferences.items():
-            best = max(some.values(), key=lambda w: w.weight)
-            b.border, b.pad_value = best.border, best.pad_value
-            for r, dropped in best.reads:
-                r.predicate = tuple([g for g in r.predicate if g not in dropped])
+            self.grant(b, max(some.values(), key=lambda w: w.weight))
             made.append(b)
         self.fill(made)
 
@@ -68,6 +66,12 @@ class Padding:
             for a, (low, high) in border.items():
                 old = w.border.get(a, (0, 0))
                 w.border[a] = (max(old[0], low), max(old[1], high))
+
+    def grant(self, b: Buffer, best: _PaddingRequest) -> None:
+        """Gives a buffer the border that was requested, and drops the predicates that it replaces."""
+        b.border, b.pad_value = best.border, best.pad_value
+        for r, dropped in best.reads:
+            r.predicate = tuple([g for g in r.predicate if g not in dropped])
 
     def work(self, kernel: Kernel, stage: Stage) -> int:
         axes = (*[a for a, b in kernel.loops if b == 1], *stage.free, *stage.reduced)
@@ -127,6 +131,25 @@ class Padding:
         self.plan.steps = tuple(steps)
         self.plan.buffers += tuple(made.values())
 
+    # values of one work item
+    def locals(self, kernel: Kernel) -> Kernel:
+        """Returns a kernel whose Locals have borders along whole axes, where its stages read them with predicates.
+
+        The first stage that fills such a Local comes behind stages that fill its border, in every work item: scratch is shared.
+        """
+        preferences: dict[Buffer, dict[str, _PaddingRequest]] = {}
+        cut = {a for a, block in kernel.loops if block > 1}
+        for stage in kernel.stages:
+            for r in stage.reads():
+                if type(r.source) is Local and cut.isdisjoint(self.covered(r)[0]):
+                    self.wish(preferences, kernel, stage, r)
+        stages = [*kernel.stages]
+        for b, some in preferences.items():
+            first = next(k for k, stage in enumerate(stages) if any(s.target is b for s in stage.to))
+            self.grant(b, max(some.values(), key=lambda w: w.weight))
+            stages[first:first] = [replace(edge, depth=stages[first].depth) for edge in self.edges(b, False).stages]
+        return replace(kernel, stages=tuple(stages)) if preferences else kernel
+
     # ---- filling
     def fill(self, buffers: list[Buffer]) -> None:
         """Inserts the filling of borders: small ones when an arena is created; others before each use, so that they can share memory.
@@ -147,9 +170,12 @@ class Padding:
             steps.append(step)
         self.plan.start, self.plan.steps = tuple([self.edges(b) for b in buffers if leader[b] in lasts]), tuple(steps)
 
-    def edges(self, b: Buffer) -> Kernel:
-        """Returns the kernel that fills a buffer's border: two slabs for each axis, which extend over the borders of earlier axes."""
-        inside = [a for a in b.axes if a not in b.border and self.length(a) > 1]
+    def edges(self, b: Buffer, shared: bool = True) -> Kernel:
+        """Returns the kernel that fills a buffer's border: two slabs for each axis, which extend over the borders of earlier axes.
+
+        shared: whether work items share out an axis without a border.
+        """
+        inside = [a for a in b.axes if shared and a not in b.border and self.length(a) > 1]
         outer = inside[0] if len(inside) > 1 else None
         stages: list[Stage] = []
         whole: dict[AxisId, tuple[AxisId, ExprLike]] = {}

@@ -106,9 +106,12 @@ class _PlanPrinter(_Printer):
         line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.storage}"
         line += "" if b.value is None else f" = {self.array(b.value)}"
         line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
-        line += f" pad {self.attr(b.pad_value, _NOWHERE)}" if b.border else ""
+        line += self.pad_of(b)
         line += f" row {b.row}" if b.row else ""
         return line + ("" if b.offset is None else f" at {b.offset}")
+
+    def pad_of(self, b: Buffer) -> str:
+        return f" pad {self.attr(b.pad_value, _NOWHERE)}" if b.border else ""
 
     def kernel(self, k: Kernel) -> list[str]:
         out = self.kernel_head(k)
@@ -123,7 +126,7 @@ class _PlanPrinter(_Printer):
         locals_ = dict.fromkeys([s.target for stage in k.stages for s in stage.to if type(s.target) is Local])
         for n, b in enumerate(locals_):
             self.buffers[b] = f"%l{n}"
-            out.append(f"local %l{n} : {self.type_of(b)}{self.local_place(k, b)}")
+            out.append(f"local %l{n} : {self.type_of(b)}{self.pad_of(b)}{self.local_place(k, b)}")
         return out
 
     def local_place(self, k: Kernel, b: Local) -> str:
@@ -296,6 +299,12 @@ class _PlanParser(_Parser):
         div = self.integer() if self.accept("//") else 1
         return a, div, self.integer() if self.accept("%") else None
 
+    def border_of(self, b: Buffer, border: dict[AxisId, tuple[int, int]]) -> None:
+        """Reads the value of a border, which belongs to these dims."""
+        b.border = border
+        if self.accept("pad"):
+            b.pad_value = self.attr()
+
     def buffer(self) -> Buffer:
         token = self.tokens[self.k]
         self.k += 1
@@ -309,9 +318,7 @@ class _PlanParser(_Parser):
             made.value = self.array()
         if self.accept("shares"):
             made.shares = self.one()
-        made.border = border
-        if self.accept("pad"):
-            made.pad_value = self.attr()
+        self.border_of(made, border)
         if self.accept("row"):
             made.row = self.integer()
         if self.accept("at"):
@@ -331,8 +338,9 @@ class _PlanParser(_Parser):
         while self.accept("local"):
             token = self.tokens[self.k]
             self.k += 1
-            dtype, dims, _ = self.dims()
-            self.buffers[token] = Local(token[1:], dims, dtype)
+            dtype, dims, border = self.dims()
+            made = self.buffers[token] = Local(token[1:], dims, dtype)
+            self.border_of(made, border)
             self.local_place()
             self.end_of_line()
         return Kernel(tuple(loops), self.stages(), origin)

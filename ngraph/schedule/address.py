@@ -8,7 +8,7 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
-from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, Stage
+from ngraph.plan.kernels import Buffer, Dim, Kernel, Line, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockStart, Loop, Tile
 from ngraph.schedule.linear import Forms, LinearForm
@@ -49,9 +49,11 @@ class KernelAddresses:
             self.walks[b] = strides_of(b, self.length)
         return self.walks[b]
 
-    def room(self, dim: Any) -> ExprLike:
-        """Returns the number of elements of a Local's dim, enough for every work item."""
+    def room(self, b: Local, dim: Dim) -> ExprLike:
+        """Returns the number of elements of a Local's dim, its border included, enough for every work item."""
         a, div, mod = dim
+        if a in b.border:  # no loop cuts it, and it is a dim as it is
+            return self.length(a) + sum(b.border[a])
         n, block = self.length(a), self.block.get(a, 1)
         n = n if block == 1 else min(n, block) if isinstance(n, int) else block
         n = (n + (div - 1)) // div

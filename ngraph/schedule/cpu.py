@@ -211,7 +211,7 @@ class _Scheduler(KernelAddresses):
         sizes: dict[Local, ExprLike] = {}
         walks: dict[Buffer, tuple[ExprLike, ...]] = {}
         for b in every:
-            shape = [self.room(d) for d in b.dims]
+            shape = [self.room(b, d) for d in b.dims]
             if len(shape) > 1 and isinstance(shape[-1], int):  # rows start at whole vectors
                 whole = self.target.lanes(b.dtype.bits)
                 shape[-1] = -(-shape[-1] // whole) * whole

@@ -305,7 +305,7 @@ class _Chooser(KernelAddresses):
 
     def strides_in(self, b: Buffer) -> tuple[ExprLike, ...]:
         """Strides of a buffer; those of a Local in shared memory."""
-        return dense([self.room(d) for d in b.dims]) if type(b) is Local else self.strides(b)
+        return dense([self.room(b, d) for d in b.dims]) if type(b) is Local else self.strides(b)
 
     def reduction(self, stage: Stage) -> BlockChoice:
         """A sum over lanes of warps and over warps; free axes over the threads that are left."""
@@ -401,7 +401,7 @@ class _BlockScheduler(KernelAddresses):
     def scheduled(self, choices: Sequence[BlockChoice]) -> ScheduledKernel:
         kernel = self.kernel
         for b in dict.fromkeys([s.target for stage in kernel.stages for s in stage.to if type(s.target) is Local]):
-            shape = [self.room(d) for d in b.dims]
+            shape = [self.room(b, d) for d in b.dims]
             if not all(isinstance(n, int) for n in shape):
                 raise UnsupportedError(f"{b.name} in shared memory has an open length", line=_line(kernel))
             size = math.prod([n for n in shape if isinstance(n, int)])
@@ -503,14 +503,14 @@ class _BlockStage(StageAddresses):
             raise ProgramError(f"a tile is copied for %{c.line}, which reads no source at its own indices")
         above = self.reduced[: self.choice.outer]
         axes = tuple(read.index)
+        tile = Local(f"tile{len(self.kernel.places)}", tuple([(a, 1, None) for a in axes]), read.source.dtype)
         shape: list[ExprLike] = []
         for a in axes:
             inner = [d for d in self.reduced[self.choice.outer :] if d.parts[0][0] == a]
             if a in self.stage.reduced:
                 shape.append(math.prod([d.most or 1 for d in inner]))
             else:
-                shape.append(self.kernel.room((a, 1, None)))
-        tile = Local(f"tile{len(self.kernel.places)}", tuple([(a, 1, None) for a in axes]), read.source.dtype)
+                shape.append(self.kernel.room(tile, (a, 1, None)))
         if not all(isinstance(n, int) for n in shape):
             raise UnsupportedError(f"a tile of {read.source.name} has an open length", line=_line(self.kernel.kernel))
         self.kernel.walks[tile] = dense(shape)

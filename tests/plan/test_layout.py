@@ -20,6 +20,9 @@ from ngraph.plan.text import arrays, parse, text
 from ngraph.plan.verify import verify
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
+from ngraph.schedule import interpret as schedule_interpret
+from ngraph.schedule import verify as schedule_verify
+from ngraph.schedule.cpu import schedule_plan
 from ngraph.targets import DEFAULT
 from ngraph.tensors import winograd
 from ngraph.tensors.index import affine
@@ -110,6 +113,55 @@ def test_depthwise_and_transposed():
     planned([z], x)
     back = ng.deriv(ng.sum(z * z, out_axes=()), x)
     planned([back], x, rtol=2e-4, atol=2e-4)
+
+
+def windows(form, n, h, w, c, k, sides=(None, None, None)):
+    """A product whose results are read through windows of 3 x 3, its input, and the arrays of its weights; `sides`: lengths of n, h, w."""
+    draw = np.random.default_rng(0)
+    by, taps = [draw.normal(size=shape).astype("f") / 10 for shape in ((c, k), (k, 3, 3))]
+    a, b, d = [ng.make_axis(m, name=name) for m, name in zip(sides, "NHW", strict=True)]
+    channels, kept, r, s = axis(c, "C"), axis(k, "K"), axis(3, "R"), axis(3, "S")
+    x = hole(a, b, d, channels)
+    y = ng.relu(ng.dot(x, ng.constant(by, [channels, kept])))
+    if form == "max":
+        z = ng.max_pool(y, {b: 3, d: 3}, padding=1, stride=1)
+    else:
+        z = ng.conv(y, ng.constant(taps, [kept, r, s]), {b: r, d: s}, padding=1, groups=kept)
+    return ng.axes_with_order(z, [one for name in "NHWK" for one in z.axes if one.name == name]), x, by, taps
+
+
+def through_windows(form, x, by, taps):
+    """The same in float64, by NumPy."""
+    y = np.maximum(x.astype("f8") @ by, 0)
+    full = np.pad(y, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-np.inf if form == "max" else 0)
+    seen = np.lib.stride_tricks.sliding_window_view(full, (3, 3), (1, 2))
+    return seen.max((-1, -2)) if form == "max" else np.einsum("nhwkrs,krs->nhwk", seen, taps.astype("f8"))
+
+
+@pytest.mark.parametrize("form", ["max", "depthwise"])
+def test_values_of_a_work_item_have_borders(form):
+    """They are in the cache that a work item has, and each item fills the borders."""
+    z, x, _, _ = windows(form, 2, 12, 11, 16, 48, (2, 12, 11))
+    made = planned([z], x, machine=replace(DEFAULT, l2=1 << 17, l3=1 << 18))
+    (kernel,) = [k for k in made.kernels if any(type(s.target) is Local and s.target.border for stage in k.stages for s in stage.to)]
+    assert len(kernel.stages) == 6 and not any(r.predicate for stage in kernel.stages for r in stage.reads())
+    shown = schedule_verify.verify(schedule_plan(made, DEFAULT))
+    given = np.random.default_rng(1).normal(size=(2, 12, 11, 16)).astype("f")
+    p = program([z], x)
+    (got,), _ = schedule_interpret.interpret(shown, [given], {})
+    (expected,), _ = oracle.interpret(p, [given], {})
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["max", "depthwise"])
+@pytest.mark.parametrize("sides", [(None, 20, 19), (2, None, None), (None, None, 20)])
+def test_borders_inside_kernels_under_open_lengths(form, sides):
+    z, x, by, taps = windows(form, 4, 20, 19, 24, 144, sides)
+    run = ngt.make_transformer().computation(z, x)
+    for lengths in [(1, 1, 1), (3, 20, 19), (2, 7, 64), (5, 2, 20), (1, 33, 20)]:
+        shape = [n if own is None else own for n, own in zip(lengths, sides, strict=True)]
+        given = np.random.default_rng(2).normal(size=(*shape, 24)).astype("f")
+        np.testing.assert_allclose(run(given), through_windows(form, given, by, taps), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_strided_convolutions():
