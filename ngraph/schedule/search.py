@@ -334,12 +334,11 @@ def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool, m
     What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
     most: the places of a block of the loop, whose last one alone is shorter.
     """
-    steps, costs = 0, [0.0]
     longest = max(2 * likely // lanes, 1)
     block = longest if most is None else min(max(most // lanes, 1), longest)
-    for n in range(1, block + 1):
-        costs.append(n // units + sum([max(x.units / units, short) for x in open_segments(n % units, 1, units, rows)]))
-    cost = 0.0
+    left = [sum([max(x.units / units, short) for x in open_segments(n, 1, units, rows)]) for n in range(min(units, block + 1))]
+    costs = [n // units + left[n % units] for n in range(block + 1)]
+    steps, cost = 0, 0.0
     for n in range(1, longest + 1):
         steps += n
         cost += n // block * costs[block] + costs[n % block]
