@@ -185,7 +185,7 @@ def reduced_dims(n: Any, t: Tensor, axes: Value = None) -> list[int]:
     given = n.g.ints(axes) if axes is not None else n.attr("axes")
     if given is None or len(given) == 0:
         return [] if n.attr("noop_with_empty_axes", 0) else list(range(t.rank))
-    return dims_of(n.g, t, given)
+    return list(dict.fromkeys(dims_of(n.g, t, given)))  # a dim that is named twice counts once, as in ONNX Runtime
 
 
 @translates(*["Reduce" + kind for kind in "Sum Mean Prod Max Min L1 L2 SumSquare LogSum LogSumExp".split()])

@@ -8,8 +8,8 @@ import numpy as np
 
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.positional import indexing, shapes
-from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
+from ngraph.frontends.positional import indexing, shapes, text
+from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value, settled
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops.rearrange import product
 
@@ -39,11 +39,17 @@ def identity(n: Any, x: Value) -> Value:
 
 @translates("Shape")
 def shape(n: Any, x: Value) -> Value:
-    return shapes.shape_of(x, n.attr("start", 0), n.attr("end"))
+    """Returns the lengths of dims: of strings of a call in a step in Python, since their lengths are no symbols."""
+    start, end = n.attr("start", 0), n.attr("end")
+    if isinstance(x, StringInput):
+        return text.in_python(n, lambda a: np.array(a.shape[start:end]), [x], [np.int64])[0]
+    return shapes.shape_of(x, start, end)
 
 
 @translates("Size")
 def size(n: Any, x: Value) -> Value:
+    if isinstance(x, StringInput):
+        return text.in_python(n, lambda a: np.array(a.size), [x], [np.int64])[0]
     return settled(np.array(product(x.shape), object))
 
 

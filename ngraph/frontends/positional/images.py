@@ -13,6 +13,7 @@ Array = np.ndarray[Any, Any]
 
 MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # Pillow's names by number of channels
 RGB_TO_GREY = np.array([9798, 19235, 3735])  # libpng's parts of 32,768 for 0.299, 0.587 and 0.114 of red, green and blue
+WIDER = 256  # by which TensorFlow multiplies numbers of 8 bits that it gives as 16, but for PNG files (decode_image_op.cc)
 LARGEST_IMAGE = 1 << 28  # pixels: what a header may ask for
 
 
@@ -33,6 +34,7 @@ def decoded(pillow: Any, data: bytes, channels: int = 0, ratio: int = 1, wide: b
     channels: 0 for the file's own. ratio: by which JPEG images are made smaller, 1, 2, 4 or 8.
     Raises GraphError for bytes that are no image, UnsupportedError for 16 bits of colour.
     """
+    made: Array
     image = image_of(pillow, data)
     own = 1 if image.mode in ("1", "L", "I;16", "I;16B", "I") else 2 if image.mode == "LA" else 4 if image.mode == "RGBA" else 3
     if image.mode == "P" and "transparency" in image.info:
@@ -44,10 +46,11 @@ def decoded(pillow: Any, data: bytes, channels: int = 0, ratio: int = 1, wide: b
         if image.format == "JPEG":
             own = min(own, 3)
             image.draft("L" if channels == 1 else None, (max(image.width // ratio, 1), max(image.height // ratio, 1)))
-            return pixels(image.convert(MODES[channels])).astype(np.uint16 if wide else np.uint8)
+            made = pixels(image.convert(MODES[channels]))
+            return made.astype(np.uint16) * WIDER if wide else made
         if image.mode.startswith("I"):
             grey = np.asarray(image).astype(np.uint16)[:, :, None]
-            made: Array = grey if wide else (grey >> 8).astype(np.uint8)
+            made = grey if wide else (grey >> 8).astype(np.uint8)
         else:
             if wide and image.format == "PNG" and data[24:25] == b"\x10":
                 raise UnsupportedError("Pillow reads 16 bits of grey images alone", fix="decode the image as uint8")
@@ -63,6 +66,29 @@ def decoded(pillow: Any, data: bytes, channels: int = 0, ratio: int = 1, wide: b
     elif channels > 2 and own < 3:
         colour = np.repeat(colour, 3, axis=-1)
     return np.concatenate([colour, alpha], axis=-1) if channels in (2, 4) else colour
+
+
+def bitmap(data: bytes, channels: int = 0, wide: bool = False) -> Array:
+    """Returns a BMP file's numbers, [height, width, channels] of uint8, or of uint16 where `wide`, as TensorFlow's decode_image_op.cc.
+
+    8, 24 or 32 bits a pixel, not compressed; colour tables are passed over. channels: 0 for the file's own.
+    Raises GraphError for other files, and for channels that are not the file's own.
+    """
+    if len(data) < 32 or data[:2] != b"BM":
+        raise GraphError(f"{len(data)} bytes are not a BMP file")
+    start, width, height = (int.from_bytes(data[at : at + 4], "little", signed=True) for at in (10, 18, 22))
+    bits = int.from_bytes(data[28:30], "little")
+    own = bits // 8
+    if bits not in (8, 24, 32) or (channels and channels != own):
+        raise GraphError(f"a BMP file of {bits} bits a pixel is read as {channels or 'its own'} channels", fix="ask for 0 channels")
+    row = (own * width + 3) // 4 * 4  # bytes
+    if start < 0 or width <= 0 or not height or start + (abs(height) - 1) * row + width * own > len(data):
+        raise GraphError(f"a BMP file of {width} x {height} pixels has {len(data)} bytes", fix="is the file cut off?")
+    stored = np.frombuffer(data[start:].ljust(abs(height) * row, b"\0"), np.uint8, abs(height) * row)
+    found = stored.reshape(abs(height), row)[:, : width * own].reshape(abs(height), width, own)
+    found = found[::-1] if height > 0 else found  # the last row comes first, unless the height is negative
+    found = found[:, :, [2, 1, 0, 3][:own]] if own > 1 else found  # blue comes first
+    return found.astype(np.uint16) * WIDER if wide else found
 
 
 def pixels(image: Any) -> Array:

@@ -32,7 +32,12 @@ def along(t: Tensor, dims: Iterable[int]) -> tuple[Axis, ...]:
 
 
 def reduce_over(t: Tensor, dims: Sequence[int], function: Callable[[Op, tuple[Axis, ...]], Op], keep: bool) -> Tensor:
-    """A function of an op and the axes that go, over dims; those of length 1 that have no axis stay as they are."""
+    """A function of an op and the axes that go, over dims; those of length 1 that have no axis stay as they are.
+
+    Raises GraphError for a dim that is named twice.
+    """
+    if len(set(dims)) < len(dims):
+        raise GraphError(f"a reduction over the dims {list(dims[:8])} names one of them twice", fix="name each dim once")
     op = function(t.op, along(t, dims))
     left = [None if k in dims else d for k, d in enumerate(t.dims) if keep or k not in dims]
     return Tensor(op, left)

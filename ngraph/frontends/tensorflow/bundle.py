@@ -241,6 +241,8 @@ def _block(data: bytes, start: int, size: int, path: str) -> Iterator[tuple[byte
     if _checksum(data[start : start + size + 1]) != int.from_bytes(data[start + size + 1 : start + size + 5], "little"):
         raise ParseError(f"{path}: a block and its checksum do not agree", fix=DAMAGED)
     end = size - 4 * (int.from_bytes(block[-4:], "little") + 1)
+    if end < 0:
+        raise ParseError(f"{path}: a block has more restarts than bytes", fix=DAMAGED)
     at, key = 0, b""
     while at < end:
         shared, at = _varint(block, at)
@@ -319,6 +321,8 @@ def _strings(data: memoryview, count: int, what: str, stored: int) -> np.ndarray
     at += 4  # the checksum of the lengths, which the entry's covers too
     if at + sum(lengths) != len(data):
         raise ParseError(f"{what}: {len(data)} bytes for strings of {sum(lengths)}", fix=DAMAGED)
+    if _checksum(b"".join(n.to_bytes(4 if n < 1 << 32 else 8, "little") for n in lengths) + data[at - 4 :].tobytes()) != stored:
+        raise ParseError(f"{what}: data and checksum do not agree", fix=DAMAGED)
     found = np.empty(count, object)
     for k, n in enumerate(lengths):
         found[k] = bytes(data[at : at + n])

@@ -48,7 +48,7 @@ MOVING: dict[str, Function] = {
     "SplitV": lambda n, a, sizes, axis: tuple(np.split(a, np.cumsum(sizes)[:-1], int(axis))),
 }
 MEASURED: dict[str, tuple[Function, Any]] = {  # what has numbers for its result, with its dtype by the node
-    "Shape": (lambda n, a: np.array(a.shape), lambda n: n.attr("out_type", np.dtype(np.int32))),
+    **dict.fromkeys(("Shape", "ShapeN"), (lambda n, *a: [np.array(x.shape) for x in a], lambda n: n.attr("out_type", np.dtype(np.int32)))),
     "Size": (lambda n, a: np.array(a.size), lambda n: n.attr("out_type", np.dtype(np.int32))),
     "Equal": (lambda n, a, b: np.asarray(a == b), lambda n: np.bool_),
     "NotEqual": (lambda n, a, b: np.asarray(a != b), lambda n: np.bool_),
@@ -64,7 +64,7 @@ def of_strings(n: Any, inputs: Sequence[Value]) -> Any:
         function, count = MOVING[n.op], n.attr(COUNTS[n.op]) if n.op in COUNTS else 1
         return of_text(n.g, n.op, text.as_bytes(lambda *arrays: _checked(n, function(n, *arrays))), inputs, count)
     measure, dtype = MEASURED[n.op]
-    return step(n, lambda *arrays: measure(n, *arrays), inputs, dtype(n))
+    return step(n, lambda *arrays: measure(n, *arrays), inputs, *[dtype(n)] * n.attr("N", 1))
 
 
 EARLY.append(of_strings)
@@ -243,7 +243,9 @@ def decode(n: Any, x: Value) -> Value:
 
     def run(a: Array) -> Array:
         data: Any = a[()]
-        found = images.decoded(pillow(), data, channels, ratio, dtype == np.uint16)
+        wide = dtype == np.uint16
+        bitmap = n.op == "DecodeBmp" or (n.op == "DecodeImage" and data[:2] == b"BM")
+        found = images.bitmap(data, channels, wide) if bitmap else images.decoded(pillow(), data, channels, ratio, wide)
         return found / np.float32(255) if dtype == np.float32 else found
 
     return step(n, run, [x], dtype)[0]

@@ -19,7 +19,7 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter
-from ngraph.ops.rearrange import iota
+from ngraph.ops.rearrange import iota, product
 
 
 @translates("Const")
@@ -54,10 +54,7 @@ def shape(n: Any, *xs: Value) -> Any:
 
 @translates("Size")
 def size(n: Any, x: Value) -> Value:
-    total: ExprLike = 1
-    for s in x.shape:
-        total = total * s
-    return settled(np.array(total, object), n.attr("out_type", np.dtype(np.int32)))
+    return settled(np.array(product(x.shape), object), n.attr("out_type", np.dtype(np.int32)))
 
 
 @translates("Rank")

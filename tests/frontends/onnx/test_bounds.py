@@ -238,3 +238,12 @@ def test_labels_of_a_loss():
     np.testing.assert_array_equal(mine(X, np.array([0, -1, 2, 1])), -np.where([1, 0, 1, 1], X[range(4), [0, 0, 2, 1]], 0))
     with pytest.raises(ng.errors.BoundsError, match="index 3 is out of bounds"):
         mine(X, np.array([0, -1, 3, 1]))
+
+
+@pytest.mark.parametrize("axes", [[1, 1], [1, -1]])
+def test_a_dim_that_a_reduction_names_twice_counts_once(axes):
+    made = model(
+        [N("ReduceMean", ["x", "axes"], ["y"])], [("x", F, [4, 3])], [("y", F, None)], {"axes": np.array(axes)}
+    ).SerializeToString()
+    (want,) = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"x": X})
+    np.testing.assert_allclose(ng.onnx.load(made)(X), want, rtol=1e-6)

@@ -11,6 +11,7 @@ from onnx import helper as h  # noqa: E402
 from runtimes import agree  # noqa: E402
 
 import ngraph as ng  # noqa: E402
+import ngraph.transformers as ngt  # noqa: E402
 
 draw = np.random.default_rng(11)
 
@@ -58,6 +59,33 @@ def test_categories():
 def strings(made):
     graph = h.make_graph([made], "g", [h.make_tensor_value_info("x", onnx.TensorProto.STRING, [4, 1])], [onnx.ValueInfoProto(name="y")])
     return h.make_model(graph, opset_imports=[h.make_opsetid("", 18), h.make_opsetid("ai.onnx.ml", 3)], ir_version=9)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "direct"])
+def test_lengths_of_strings_are_those_of_the_call(transformer):
+    """Shape and Size of strings, and what is made of them, follow each call, as ONNX Runtime's do."""
+    nodes = [
+        h.make_node("Shape", ["x"], ["shape"]),
+        h.make_node("Shape", ["x"], ["last"], start=-1),
+        h.make_node("Size", ["x"], ["size"]),
+        h.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        h.make_node("Reshape", ["x", "all"], ["flat"]),
+        h.make_node("Concat", ["flat", "flat"], ["twice"], axis=0),
+        h.make_node("Size", ["twice"], ["many"]),
+    ]
+    names = ["shape", "last", "size", "zeros", "many"]
+    kinds = [onnx.TensorProto.FLOAT if name == "zeros" else onnx.TensorProto.INT64 for name in names]
+    outputs = [h.make_tensor_value_info(name, kind, None) for name, kind in zip(names, kinds, strict=True)]
+    inputs = [h.make_tensor_value_info("x", onnx.TensorProto.STRING, ["N", "M"])]
+    graph = h.make_graph(nodes, "g", inputs, outputs, [onnx.numpy_helper.from_array(np.array([-1]), "all")])
+    file = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    reference = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    with ngt.make_transformer_factory(transformer)() as made:
+        m = ng.onnx.load(file, made)
+        for shape in ((2, 3), (4, 1), (2, 3), (0, 5)):
+            x = np.full(shape, "a", object)
+            for found, want in zip(m.run(names, {"x": x}), reference.run(names, {"x": x}), strict=True):
+                assert found.dtype == want.dtype and found.shape == want.shape and np.array_equal(found, want)
 
 
 # ---- trees ---------------------------------------------------------------------------------------------------------------------

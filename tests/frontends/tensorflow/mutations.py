@@ -2,7 +2,7 @@
 
 As for ONNX files (tests/frontends/onnx/mutations.py): a model runs or is refused with an error of ours, in little time and memory. The
 bytes of `saved_model.pb`, of the checkpoint's index or of a shard are changed, or fields of the messages in the first: numbers, names,
-repeated fields. The sum of an index that was changed is written anew, so that what is behind it is read too.
+repeated fields. Most changed indexes get handles and sums that agree with their bytes, so that what is behind these is read too.
 """
 
 import io
@@ -46,26 +46,57 @@ def by_bytes(content, rng, others):
 
     held = parts(content)
     name = rng.choice(list(held))
-    made = mutations.by_bytes(held[name], rng, list(held.values()))
-    if name.endswith(".index") and len(made) == len(held[name]) and rng.random() < 0.7:
-        made = summed(made)
-    held[name] = made
+    change = summed if name.endswith(".index") and rng.random() < 0.8 else mutations.by_bytes
+    held[name] = change(held[name], rng, list(held.values()))
     return packed(held)
 
 
-def summed(data):
-    """Returns a leveldb table whose first block has the sum that its bytes have, where its end can be found."""
-    from google_crc32c import value
+def summed(data, rng, others):
+    """Returns an index of which an entry or a block was changed, with handles and sums as a writer of such a table would write them.
 
-    made = bytearray(data)
-    for size in range(len(made) - 60, max(len(made) - 120, 4), -1):  # the footer's 48 bytes, the index's and metaindex's blocks
-        if made[size] == 0:
-            crc = value(bytes(made[: size + 1]))
-            masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-            if value(data[: size + 1]) and data[size + 1 : size + 5] != b"\0" * 4:
-                made[size + 1 : size + 5] = masked.to_bytes(4, "little")
-                break
-    return bytes(made)
+    A table is: data blocks, a block of facts, a block that names the data blocks, a footer with the handles of the last two; each block is
+    followed by a byte for its compression and a sum of four bytes (LevelDB, doc/table_format.md).
+    """
+    from ngraph.frontends.tensorflow import bundle
+    from tests.frontends.onnx import mutations
+
+    rows, kind = list(bundle._table(data, "a source")), rng.randrange(4)
+    if kind < 2:  # an entry's message, or its name
+        k = rng.randrange(len(rows))
+        key, value = rows[k]
+        if kind:
+            rows[k] = mutations.by_bytes(key or b"/", rng, others), value
+        else:
+            rows[k] = key, mutations.by_bytes(value or b"/", rng, others)
+        return bundle._written(rows)
+    if kind == 2:  # the order and the number of the entries
+        rng.shuffle(rows)
+        return bundle._written(rows[: rng.randint(0, len(rows))])
+    return relaid(bundle._written(rows), rng, others)
+
+
+def relaid(data, rng, others):
+    """Returns a table of one data block, of which this, the block of facts or the one that names it was changed."""
+    from ngraph.frontends.tensorflow import bundle
+    from tests.frontends.onnx import mutations
+
+    made, changed, at = bytearray(), rng.choice((0, 0, 2, 2, 1)), len(data) - bundle.FOOTER
+    numbers = []
+    for _ in range(4):
+        number, at = bundle._varint(data, at)
+        numbers.append(number)
+    facts, named = (data[start : start + size] for start, size in (numbers[:2], numbers[2:]))
+    ((key, handle),) = bundle._block(data, *numbers[2:], "a source")
+    start, at = bundle._varint(handle, 0)
+    size, _ = bundle._varint(handle, at)
+    handles = []
+    for k, block in enumerate((data[start : start + size], facts, named)):
+        if k == 2 and changed != 2:
+            block = bundle._packed_block([(key, handles[0])])
+        block = mutations.by_bytes(block, rng, others) if k == changed else block
+        handles.append(bundle._coded(len(made)) + bundle._coded(len(block)))
+        made += block + b"\0" + bundle._checksum(block + b"\0").to_bytes(4, "little")
+    return bytes(made) + (handles[1] + handles[2]).ljust(bundle.FOOTER - 8, b"\0") + bundle.MAGIC.to_bytes(8, "little")
 
 
 def by_fields(content, rng, others):

@@ -5,6 +5,7 @@ It writes FOLDER/host.npz, in the form of `record.py`'s ops.npz, and FOLDER/tabl
 
 import io
 import os
+import struct
 import sys
 import zipfile
 
@@ -205,6 +206,47 @@ case(
     ),
     ROWS,
 )
+
+case("StringShapes", lambda a, b: (*raw.ShapeN(input=[a, b]), *raw.ShapeN(input=[b, a, a], out_type=tf.int64)), WORDS, GRID)
+case(
+    "ParseSingleExample_old",
+    lambda a: tuple(
+        raw.ParseSingleExample(
+            serialized=a[0],
+            dense_defaults=[np.zeros(0, np.float32), np.array(7, np.int64), np.array([b""], object), np.array([-1.0], np.float32)],
+            num_sparse=0,
+            sparse_keys=[],
+            dense_keys=["a", "b", "c", "d"],
+            sparse_types=[],
+            dense_shapes=[[2], [], [1], [None]],
+        ).dense_values
+    ),
+    ROWS[::-1].copy(),
+)
+
+
+def bitmap(pixels, gap=0):
+    """Returns a BMP file of [height, width, 1, 3 or 4], whose rows go up; `gap` bytes stand before them."""
+    height, width, channels = pixels.shape
+    stored = pixels if channels == 1 else pixels[:, :, [2, 1, 0, 3][:channels]]
+    rows = [row.tobytes().ljust((width * channels + 3) // 4 * 4, b"\0") for row in stored[::-1]]
+    head = struct.pack("<2sIHHI", b"BM", 54 + gap + sum(map(len, rows)), 0, 0, 54 + gap)
+    facts = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8 * channels, 0, 0, 0, 0, 0, 0)
+    return np.array(head + facts + bytes(gap) + b"".join(rows), object)
+
+
+for channels in (1, 3, 4):
+    data = bitmap(picture(5, 7, channels), gap=1024 if channels == 1 else 0)
+    case(f"DecodeBmp{channels}", lambda a, k=channels: (tf.io.decode_bmp(a), tf.io.decode_bmp(a, k if k > 1 else 0)), data)
+case(
+    "DecodeImage_wide",
+    lambda a, b: (tf.io.decode_image(a, 0, tf.uint16, False), tf.io.decode_image(b, 0, tf.uint16, False)),
+    JPEG,
+    CASES["DecodePng3"][1][0],
+)
+BITMAP = bitmap(picture(3, 6, 3))
+case("DecodeImage_bmp", lambda a: (tf.io.decode_image(a, expand_animations=False), tf.io.decode_image(a, 3, tf.uint16, False)), BITMAP)
+
 
 for dtype in (tf.float32, tf.float64, tf.float16):
     case(

@@ -1,10 +1,15 @@
 """Checkpoints and damaged files: what is written is read, and what is damaged is refused with a clear error."""
 
+import os
+import zipfile
+
 import numpy as np
 import pytest
 
 import ngraph as ng
-from ngraph.errors import FileError, NgraphError, ParseError
+from ngraph.errors import FileError, GraphError, NgraphError, ParseError
+from ngraph.frontends.tensorflow import bundle
+from ngraph.frontends.tensorflow.messages import classes
 
 
 def arrays():
@@ -95,3 +100,49 @@ def test_damaged_graphs_are_refused(models):
         finally:
             (models / "mlp" / "saved_model.pb").write_bytes(data)
     assert ends["refused"] > 10, ends
+
+
+def test_strings_that_disagree_with_their_checksum(tmp_path):
+    """Of a checkpoint that TensorFlow wrote, one bit of a string is turned."""
+    with zipfile.ZipFile(os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded", "tables.zip")) as file:
+        file.extractall(tmp_path)
+    prefix = str(tmp_path / "tables" / "variables" / "variables")
+    name = "counts/.ATTRIBUTES/table-keys"
+    assert ng.tensorflow.load_checkpoint(prefix).get_tensor(name).tolist() == [b"seen"]
+    shard = f"{prefix}.data-00000-of-00001"
+    with open(shard, "rb") as file:
+        data = file.read()
+    assert data.count(b"seen") == 1
+    with open(shard, "wb") as file:
+        file.write(data.replace(b"seen", b"seem"))
+    with pytest.raises(ParseError, match="table-keys.*data and checksum do not agree"):
+        ng.tensorflow.load_checkpoint(prefix).get_tensor(name)
+
+
+def test_a_block_with_more_restarts_than_bytes(tmp_path):
+    ng.tensorflow.save_checkpoint(tmp_path / "m", {"weights": np.zeros(3)})
+    index = tmp_path / "m.index"
+    data = index.read_bytes()
+    rows = bundle._packed_block(list(bundle._table(data, "m")))
+    assert data.startswith(rows)
+    changed = rows[:-4] + (1 << 20).to_bytes(4, "little") + b"\0"
+    index.write_bytes(changed + bundle._checksum(changed).to_bytes(4, "little") + data[len(rows) + 5 :])
+    with pytest.raises(ParseError, match="more restarts than bytes"):
+        ng.tensorflow.load_checkpoint(tmp_path / "m")
+
+
+def test_a_reduction_that_names_a_dim_twice():
+    """Refused, as TensorFlow does ("Axes contains duplicate dimension"), however often it is named."""
+    graph = classes()["GraphDef"]()
+    x = graph.node.add(name="x", op="Placeholder")
+    x.attr["dtype"].type = 1
+    for size in (2, 3):
+        x.attr["shape"].shape.dim.add(size=size)
+    axes = graph.node.add(name="axes", op="Const")
+    axes.attr["dtype"].type = axes.attr["value"].tensor.dtype = 3
+    axes.attr["value"].tensor.tensor_shape.dim.add(size=1 << 20)
+    axes.attr["value"].tensor.int_val.append(-1)
+    graph.node.add(name="y", op="Mean", input=["x", "axes"]).attr["T"].type = 1
+    model = ng.tensorflow.load(graph.SerializeToString())
+    with pytest.raises(GraphError, match="names one of them twice"):
+        model.run(["y:0"], {"x:0": np.ones((2, 3), np.float32)})
