@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ngraph.frontends.positional import indexing
-from ngraph.frontends.positional.elementwise import alone, each
+from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.shapes import joined, sliced
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
@@ -20,6 +20,7 @@ from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter as scatter_op
 
 COMBINE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "max", "amin": "min"}
+OF_BOOLS = {"add": "max", "multiply": "min"}  # PyTorch adds bools as `or` and multiplies them as `and`
 
 
 @translates("aten.embedding")
@@ -46,6 +47,11 @@ def gather(n: TorchNode, a: Tensor, dim: int, index: Tensor, sparse_grad: bool =
     return indexing.gathered_elements(n.g, a, index, dim % a.rank, "the tensor")
 
 
+def combined(dtype: DType, kind: str) -> str:
+    """Returns how a scatter combines elements of a dtype."""
+    return OF_BOOLS.get(kind, kind) if dtype.kind == "bool" else kind
+
+
 def scattered(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any, combine: str) -> Tensor:
     shape = n.shape
     if not a.rank:
@@ -60,12 +66,7 @@ def scattered(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any, com
                 u = sliced(n.g, u, k, 0, 1, want)
     else:
         u = n.g.expanded(n.of(source, a.dtype), index.shape)
-    as_bytes = a.dtype.kind == "bool"
-    if as_bytes:
-        a, u = n.of(a, dtypes.uint8), n.of(u, dtypes.uint8)
-    made = indexing.scattered_elements(n.g, a, index, u, dim % a.rank, combine, "the tensor")
-    if as_bytes:
-        made = alone(n.g, lambda x: e.not_equal(x, 0), made)
+    made = indexing.scattered_elements(n.g, a, index, u, dim % a.rank, combined(a.dtype, combine), "the tensor")
     return n.g.reshape(made, shape)
 
 
@@ -155,9 +156,7 @@ def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values:
     rest = [d for k, d in enumerate(t.dims) if k not in at]
     where = at[0] if beside else 0
     shape = [1 if d is None else d.size for d in (*rest[:where], *dims, *rest[where:])]
-    as_bytes = a.dtype.kind == "bool"
-    kind = dtypes.uint8 if as_bytes else a.dtype
-    u = n.g.full(n.g.expanded(n.of(values, kind), shape))
+    u = n.g.full(n.g.expanded(n.of(values, a.dtype), shape))
     whole = n.g.full(Tensor(met[0].op, dims) if len(met) == 1 else Tensor(n.g.made(met[0].op, dims).op, dims))
     names = [*rest[:where], *whole.dims, *rest[where:]]
     u = n.g.renamed(u, names)
@@ -167,10 +166,8 @@ def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values:
         wide = n.g.renamed(n.g.full(wide), whole.dims)
         found.append(wide)
     axes = tuple([t.dims[k] for k in at])
-    old = n.of(t, kind)
-    made = scatter_op.build(old.op, *places(n, t, at, found), u.op, axes=axes, combine="add" if accumulate else "set", mode="clip")
-    done = n.g.made(made, t.dims)
-    return alone(n.g, lambda x: e.not_equal(x, 0), done) if as_bytes else done
+    kind = combined(a.dtype, "add" if accumulate else "set")
+    return n.g.made(scatter_op.build(t.op, *places(n, t, at, found), u.op, axes=axes, combine=kind, mode="clip"), t.dims)
 
 
 # ---- what is found by its value -----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.pointwise import scaled
 from ngraph.frontends.torch.table import translates
+from ngraph.op_graph.dtypes import DType
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import count
@@ -210,6 +211,11 @@ def normalized(n: TorchNode, t: Tensor, weight: Any, bias: Any, mean: Tensor, in
     return each(n.g, lambda x, s, m, c: x * s + (c - m * s), t, by, mean, b)
 
 
+def statistics_dtype(a: Tensor, *parameters: Tensor | None) -> DType:
+    """The dtype of a batch's statistics: that of the parameters; the node's own value has 16 bits also where they have 32."""
+    return next((t.dtype for t in parameters if t is not None), a.dtype)
+
+
 @translates("aten._native_batch_norm_legit_no_training")
 def batch_norm_inference(
     n: TorchNode, a: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
@@ -219,7 +225,7 @@ def batch_norm_inference(
     m, v = (norms.by_channel(n.g, n.of(s, wide), t.rank) for s in (mean, var))
     inverse = Tensor(1.0 / e.sqrt(v.op + eps), v.dims)
     none = n.g.fresh(0)
-    empty = Tensor(e.filled(0, (none,), wide), [none])
+    empty = Tensor(e.filled(0, (none,), statistics_dtype(a, weight, bias, mean, var)), [none])
     return n.give(normalized(n, t, weight, bias, m, inverse)), empty, empty
 
 
@@ -243,7 +249,8 @@ def batch_norm_training(
         if old is not None:
             now = Tensor(new.op, [new.dims[1]])
             moved.append(n.of(each(n.g, lambda p, q: p * momentum + q * (1.0 - momentum), now, n.of(old, wide)), old.dtype))
-    return y, Tensor(m.op, [m.dims[1]]), Tensor(inverse.op, [inverse.dims[1]]), *moved
+    kept = statistics_dtype(a, weight, bias, mean, var)
+    return y, *(n.of(Tensor(s.op, [s.dims[1]]), kept) for s in (m, inverse)), *moved
 
 
 @translates("aten._native_batch_norm_legit_functional")
@@ -251,10 +258,7 @@ def batch_norm_functional(
     n: TorchNode, a: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     if not training:
-        y, *_ = batch_norm_inference(n, a, weight, bias, mean, var, momentum, eps)
-        none = n.g.fresh(0)
-        empty = Tensor(e.filled(0, (none,), kinds.wide(n.dtype)), [none])
-        return y, empty, empty, mean, var
+        return *batch_norm_inference(n, a, weight, bias, mean, var, momentum, eps), mean, var
     return batch_norm_training(n, a, weight, bias, mean, var, momentum, eps)
 
 

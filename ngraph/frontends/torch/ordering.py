@@ -13,6 +13,7 @@ from ngraph.frontends.positional.products import multiplied
 from ngraph.frontends.positional.values import ConstantArray, Tensor
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.indexing import combined
 from ngraph.frontends.torch.pointwise import truth, where
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
@@ -256,7 +257,8 @@ def take(n: TorchNode, a: Tensor, index: Tensor) -> Tensor:
 @translates("aten.put")
 def put(n: TorchNode, a: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     flat, at, values = (n.g.reshape(t, [size_product(t.shape)]) for t in (a, index, n.of(source, a.dtype)))
-    made = indexing.scattered_elements(n.g, n.g.full(flat), at, values, 0, "add" if accumulate else "set", "the tensor")
+    kind = combined(a.dtype, "add" if accumulate else "set")
+    made = indexing.scattered_elements(n.g, n.g.full(flat), at, values, 0, kind, "the tensor")
     return n.g.reshape(made, n.shape)
 
 

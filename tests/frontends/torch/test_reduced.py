@@ -51,6 +51,23 @@ def network():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_batch_norm_gives_statistics_in_the_dtype_of_torch(dtype):
+    """16 bits, or float32 where its weights are float32."""
+    x = torch.randn(6, 3, 5).to(dtype)
+    for kind, training in ((dtype, True), (torch.float32, True)):
+        torch._dynamo.reset()
+        given = [torch.rand(3).to(kind) + 0.5 for _ in range(4)]
+
+        def f(x, w, b, mean, var, training=training):
+            return torch.native_batch_norm(x, w, b, mean.clone(), var.clone(), training, 0.1, 1e-5)
+
+        found, eager = ours(f)(x, *given), f(x, *given)
+        assert [(y.dtype, y.shape) for y in found] == [(y.dtype, y.shape) for y in eager]
+        wanted = f(x.double(), *[t.double() for t in given])
+        assert all(ulps(y, z) <= 2 for y, z in zip(found, wanted, strict=True) if y.numel() and y.dtype is dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_models_of_16_bits(dtype):
     model = network().to(dtype)
     x = torch.randn(6, 12).to(dtype)

@@ -260,3 +260,16 @@ def test_no_compiler_is_needed():
     env = {**os.environ, "PATH": "/nonexistent", "CXX": "/nonexistent/c++", "NGRAPH_CACHE": "off"}
     made = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
     assert made.stdout == "[0.0, 0.0]\n", made.stderr
+
+
+def test_bools_that_are_added_stay_true_however_many_they_are():
+    """256 of them at one place: as numbers of 8 bits their sum is 0."""
+    x, at, v = torch.zeros(7, dtype=torch.bool), torch.full((256,), 3), torch.ones(256, dtype=torch.bool)
+
+    def added(x, at, v):
+        with_all = x.scatter_add(0, at, v), x.index_put((at,), v, accumulate=True), x.put(at, v, accumulate=True), x.index_add(0, at, v)
+        return *with_all, (~x).scatter_reduce(0, at, ~v, "prod")
+
+    found = torch.compile(added, backend=backend, fullgraph=True, options={"fallback": "error"})(x, at, v)
+    for y, wanted in zip(found, added(x, at, v), strict=True):
+        assert y.dtype is wanted.dtype and torch.equal(y, wanted)
