@@ -83,12 +83,16 @@ def argument(x: Any, values: list[Any], wide: bool) -> Any:
 
 def ran(steps: list[Any], values: list[Any], wide: bool = False) -> list[Any]:
     """Returns the values, and those of the steps behind them."""
-    values = list(values)
-    for name, arguments, keywords in steps:
-        packet, _, overload = name.partition(".")
-        f = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        y = f(*argument(arguments, values, wide), **{k: argument(x, values, wide) for k, x in keywords.items()})
-        values += list(y) if isinstance(y, (list, tuple)) else [y]
+    values, usual = list(values), torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if wide else usual)  # what integers are promoted to
+    try:
+        for name, arguments, keywords in steps:
+            packet, _, overload = name.partition(".")
+            f = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            y = f(*argument(arguments, values, wide), **{k: argument(x, values, wide) for k, x in keywords.items()})
+            values += list(y) if isinstance(y, (list, tuple)) else [y]
+    finally:
+        torch.set_default_dtype(usual)
     return values
 
 

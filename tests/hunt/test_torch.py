@@ -57,3 +57,9 @@ def test_a_case_is_shown_as_a_program():
     eager, ours = said.getvalue().replace("-0.", " 0.").split("(tensor")[1:]
     assert eager.split() == ours.split()
     assert torch.is_tensor(programs.inputs(CASE, CASE["lengths"])[0])
+
+
+def test_integers_are_promoted_to_float64_in_the_exact_run():
+    step = ["div.Tensor", [{"v": 0}, 3], {}]
+    given = [torch.tensor(1)]
+    assert [programs.ran([step], given, wide)[-1].dtype for wide in (False, True)] == [torch.float32, torch.float64]

@@ -132,10 +132,22 @@ def convolved(
     return Tensor(y.op, y.dims[1:]) if alone else y
 
 
+def empty(n: TorchNode, shape: Sequence[Any]) -> bool:
+    """Whether a tensor of this shape is known to have no elements."""
+    return any(n.g.same(s, 0) for s in shape)
+
+
+def zeros(n: TorchNode, dtype: DType, k: int) -> Tensor:
+    """The k-th result of a node, of zeros."""
+    return n.g.expanded(n.of(0, dtype), n.shape_of(k))
+
+
 @translates("aten.convolution")
 def convolution(
     n: TorchNode, a: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Tensor:
+    if empty(n, n.shape):  # PyTorch gives no channels where the input has none
+        return zeros(n, n.dtype, 0)
     return n.give(convolved(n, a, w, bias, stride, padding, dilation, transposed, extra, groups))
 
 
@@ -154,6 +166,8 @@ def convolution_backward(
     groups: int,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
+    if empty(n, dy.shape):
+        return tuple(zeros(n, dy.dtype, k) if on else None for k, on in enumerate(mask))
     wanted = [t for t, on in zip((a, w), mask, strict=False) if on]
     found: list[Tensor] = []
     if wanted:

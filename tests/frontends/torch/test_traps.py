@@ -273,3 +273,19 @@ def test_bools_that_are_added_stay_true_however_many_they_are():
     found = torch.compile(added, backend=backend, fullgraph=True, options={"fallback": "error"})(x, at, v)
     for y, wanted in zip(found, added(x, at, v), strict=True):
         assert y.dtype is wanted.dtype and torch.equal(y, wanted)
+
+
+@pytest.mark.parametrize("channels, batch", [(0, 2), (3, 0)])
+def test_convolutions_of_nothing(channels, batch):
+    """PyTorch gives no channels where the input has none, and derivatives of zeros."""
+    for needs in ((True, True), (False, True)):
+        torch._dynamo.reset()
+        x, w, b = torch.ones(batch, channels, 7), torch.ones(4, channels, 3), torch.ones(4, requires_grad=True)
+        x.requires_grad_(needs[0])
+        w.requires_grad_(needs[1])
+        wanted = torch.nn.functional.conv1d(x, w, b, padding=1)
+        found = compiled(lambda x, w, b: torch.nn.functional.conv1d(x, w, b, padding=1))(x, w, b)
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+        leaves = [t for t in (x, w, b) if t.requires_grad]
+        for a, c in zip(torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(wanted.sum(), leaves), strict=True):
+            assert torch.equal(a, c)
