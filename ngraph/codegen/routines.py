@@ -34,6 +34,7 @@ ELSEWHERE = {  # imported when first used
     **dict.fromkeys(("cholesky_block", "triangular_block"), "ngraph.codegen.factorisation"),
     "lu_block": "ngraph.codegen.lu",
 }
+ROWS_IN_ORDER = 8  # rows whose products are in flight at once: a product takes 3 or 4 cycles, and two start in each
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
@@ -283,13 +284,44 @@ class _Along(_Running):
         share = apply(self.w, "//", plus(self.w, n, MAX_SCAN_PIECES * SCAN_PIECE - 1), MAX_SCAN_PIECES * SCAN_PIECE)
         return times(self.w, apply(self.w, "max", share, 1), SCAN_PIECE)
 
+    def rows_at_once(self) -> KernelCode:
+        """Several rows for each work item, place by place: products of one row wait for each other, those of several do not.
+
+        Where fewer rows are left the last one stands for those that lack: all elements of a place are read before any is written.
+        """
+        rows = self.t.count(self.rows)
+        many = ROWS_IN_ORDER if type(rows) is not int else max(1, min(ROWS_IN_ORDER, rows // self.target.cores))
+
+        def work_item(t: IRValue) -> None:
+            w, n = self.w, self.t.length(self.axis)
+            first, last = times(w, t, many), apply(w, "-", self.t.number(rows), 1)
+            places = [self.row(register(apply(w, "min", plus(w, first, k), last))) for k in range(many)]
+
+            def step(p: IRValue, *carried: IRValue) -> list[IRValue]:
+                q = self.back(n, p)
+                at = [
+                    [self.t.address(b, self.t.along(b, self.axis, q), a) for b, a in zip((self.x, self.y), row, strict=True)]
+                    for row in places
+                ]
+                values = [self.load(source, 1) for source, _ in at]
+                after = [self.both(c, v) for c, v in zip(carried, values, strict=True)]
+                for v, (_, to) in zip(carried if self.exclusive else after, at, strict=True):
+                    self.store(v, to)
+                return after
+
+            w.loop(0, n, 1, [self.first(1)] * many, step)
+
+        return self.t.written((rows + (many - 1)) // many, work_item)
+
     def code(self) -> KernelCode:
         """One work item for each row."""
+        if self.in_order:
+            return self.rows_at_once()
 
         def work_item(t: IRValue) -> None:
             w, places, n = self.w, self.row(t), self.t.length(self.axis)
             size = self.piece(n)
-            if self.in_order or (type(n) is int and type(size) is int and n <= size):
+            if type(n) is int and type(size) is int and n <= size:
                 self.run(places, 0, n, None)
                 return
             count = apply(w, "//", plus(w, n, apply(w, "-", size, 1)), size)

@@ -8,7 +8,7 @@ from typing import Any
 from ngraph.errors import ArgumentError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis
 from ngraph.ops.control import while_loop
@@ -20,7 +20,9 @@ from ngraph.ops.elementwise import (
     floating,
     floor,
     less,
+    less_equal,
     log,
+    log1p,
     logical_and,
     logical_not,
     logical_or,
@@ -84,6 +86,34 @@ def categorical(logits: Any, axis: Axis | str, axes: Any = (), seed: int | None 
     return argmax(broadcast(cast(logits, inner), whole) + gumbel(whole, dtype=inner, seed=seed), reduction_axes=[along])
 
 
+_TAIL = 2.0  # standard deviations beyond which a normal distribution is drawn by rejection: 0.84 of the tries fit, more further out
+
+
+def _everywhere(x: Op) -> Op:
+    """Returns whether a bool holds everywhere, as a scalar."""
+    return reduce.build(x, kind="min", axes=x.axes) if x.axes else x
+
+
+def _tail(axes: Axes, low: float, high: float, inner: DType, seed: int | None) -> Op:
+    """Returns numbers from the standard normal distribution within 0 < low to high. Source: G. Marsaglia (1964).
+
+    The root of `low` squared and twice an exponential number has the density z exp(-z²/2); it is kept with the probability low / z.
+    """
+    within = -math.expm1(-(high - low) * (high + low) / 2)
+
+    def more(carry: tuple[Op, Op]) -> tuple[Op, Op]:
+        done, found = carry
+        u = uniform(axes, dtype=inner, seed=seed)
+        kept = uniform(axes, dtype=inner, seed=None if seed is None else seed + 1)
+        twice = log1p(u * -within) * -2.0
+        z = twice / (sqrt(twice + low * low) + low) + low
+        fits = less(kept * z, low)
+        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), minimum(z, high), found)
+
+    start = (filled(False, axes, dtypes.bool_), filled(0, axes, inner))
+    return while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, start)[1]
+
+
 def truncated_normal(
     x: Any,
     low: float = -2.0,
@@ -96,6 +126,8 @@ def truncated_normal(
     """Returns random numbers from the normal distribution within `low` to `high`, counted in standard deviations from `loc`.
 
     x: axes, or a tensor whose axes are taken. dtype: a float dtype. seed: as in `ng.uniform`. Raises ArgumentError unless low < high.
+    Source: the inverse of the distribution; from two standard deviations on, rejection (G. Marsaglia, "Generating a variable from the
+    tail of the normal distribution", 1964).
 
         >>> import ngraph as ng
         >>> ng.truncated_normal("N=3", scale=0.1).axes.lengths
@@ -103,30 +135,31 @@ def truncated_normal(
     """
     if not low < high:
         raise ArgumentError(f"a normal distribution from {low} to {high}", fix="take low < high")
-    inner = _inner(dtype)
+    axes, inner = _axes("truncated_normal", x), _inner(dtype)
+    near = max(low, -high)
+    if near >= _TAIL:
+        z = _tail(axes, near, max(high, -low), inner, seed)
+        return cast((z if low > 0 else -z) * scale + loc, dtype)
     first, last = (math.erf(b / math.sqrt(2)) for b in (low, high))
-    u = uniform(_axes("truncated_normal", x), dtype=inner, seed=seed) * (last - first) + first
-    z = minimum(maximum(erfinv(u) * math.sqrt(2), low), high)
+    inside = 1 - 2 * _HALF_STEP[inner]  # beside 1, where the inverse is infinite
+    u = uniform(axes, dtype=inner, seed=seed) * (last - first) + first
+    z = minimum(maximum(erfinv(minimum(maximum(u, -inside), inside)) * math.sqrt(2), low), high)
     return cast(z * scale + loc, dtype)
-
-
-def _everywhere(x: Op) -> Op:
-    """Returns whether a bool holds everywhere, as a scalar."""
-    return reduce.build(x, kind="min", axes=x.axes) if x.axes else x
 
 
 def gamma(x: Any, shape: Any = 1.0, scale: float = 1.0, dtype: Any = dtypes.float32, seed: int | None = None) -> Op:
     """Returns random numbers from the gamma distribution of this shape and scale; of shape 1 it is the exponential distribution.
 
     x: axes, or a tensor whose axes are taken. shape: a number above 0, or a tensor that has some of the axes. seed: as in `ng.uniform`.
-    It has no derivative. Source: G. Marsaglia and W. Tsang, "A simple method for generating gamma variables" (2000).
+    A shape below 0 in a tensor gives NaN. It has no derivative.
+    Source: G. Marsaglia and W. Tsang, "A simple method for generating gamma variables" (2000).
 
         >>> import ngraph as ng
         >>> ng.gamma("N=3", 2.5).axes.lengths
         (3,)
     """
     axes, inner = _axes("gamma", x), _inner(dtype)
-    if isinstance(shape, (int, float)) and shape <= 0:
+    if isinstance(shape, (int, float)) and not 0 < shape < math.inf:
         raise ArgumentError(f"a gamma distribution of shape {shape}", fix="take a shape above 0")
     a = broadcast(cast(as_op(shape), inner), axes)
     small = less(a, 1.0)
@@ -137,12 +170,13 @@ def gamma(x: Any, shape: Any = 1.0, scale: float = 1.0, dtype: Any = dtypes.floa
         done, found = carry
         z = normal(axes, dtype=inner, seed=seed)
         u = maximum(uniform(axes, dtype=inner, seed=None if seed is None else seed + 1), _HALF_STEP[inner])
-        root = c * z + 1.0
-        v = root * root * root
-        fits = logical_and(less(0.0, root), less(log(u), z * z * 0.5 + d - d * v + d * log(where(less(0.0, v), v, 1.0))))
-        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), d * v, found)
+        t = c * z
+        v = t * (t * (t + 3.0) + 3.0)  # (1 + t)³ - 1: differences of small numbers, as d times a number near 1 would lose all digits
+        fits = logical_and(less(-1.0, t), less(log(u), z * z * 0.5 + d * (log1p(maximum(t, -0.999999)) * 3.0 - v)))
+        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), d * v + d, found)
 
-    start = (filled(False, axes, dtypes.bool_), filled(0, axes, inner))
+    known = logical_and(less(0.0, a), less(a, math.inf))
+    start = (logical_not(known), where(less(a, 0.0), math.nan, a))  # 0 and infinity are drawn as they are
     _, drawn = while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, start)
     u = maximum(uniform(axes, dtype=inner, seed=None if seed is None else seed + 2), _HALF_STEP[inner])
     drawn = where(small, drawn * power(u, 1.0 / where(small, a, 1.0)), drawn)
@@ -170,7 +204,8 @@ def _by_inversion(rate: Op, u: Op) -> Op:
 
 
 def _by_rejection(rate: Op, axes: Axes, seed: int | None) -> Op:
-    """Returns numbers by transformed rejection with squeeze. Source: W. Hörmann (1993)."""
+    """Returns numbers by transformed rejection with squeeze, in float64, as the logarithms cancel. Source: W. Hörmann (1993)."""
+    rate = cast(rate, dtypes.float64)
     root, logarithm = sqrt(rate), log(rate)
     b = root * 2.53 + 0.931
     a = b * 0.02483 - 0.059
@@ -196,7 +231,8 @@ def poisson(x: Any, rate: Any = 1.0, dtype: Any = dtypes.int32, seed: int | None
     """Returns random whole numbers from the Poisson distribution with this mean: how often something happens.
 
     x: axes, or a tensor whose axes are taken. rate: a number, at least 0, or a tensor that has some of the axes. seed: as in
-    `ng.uniform`. It has no derivative.
+    `ng.uniform`. A rate in a tensor that is below 0 or NaN gives NaN, as an integer 0. It
+    has no derivative.
 
         >>> import ngraph as ng
         >>> ng.poisson("N=3", 2.5).axes.lengths
@@ -208,11 +244,14 @@ def poisson(x: Any, rate: Any = 1.0, dtype: Any = dtypes.int32, seed: int | None
     known = isinstance(rate, (int, float))
     inner = rate.dtype if isinstance(rate, Op) and rate.dtype is dtypes.float64 else dtypes.float32
     mean = broadcast(cast(as_op(rate), inner), axes)
+    valid = logical_and(less_equal(0.0, mean), less(mean, math.inf))
+    other = where(less(0.0, mean), mean, math.nan)  # an infinite mean is drawn as it is
+    mean = mean if known else where(valid, mean, 0.0)
     few = less(mean, _FEW)
     drawn = filled(0, axes, inner)
     if not known or rate < _FEW:
         drawn = _by_inversion(where(few, mean, 0.0), uniform(axes, dtype=inner, seed=seed))
     if not known or rate >= _FEW:
         large = _by_rejection(where(few, _FEW, mean), axes, seed)
-        drawn = where(few, drawn, large) if not known else large
-    return cast(drawn, dtype)
+        drawn = where(few, cast(drawn, large.dtype), large) if not known else large
+    return cast(drawn if known else where(valid, drawn, other), dtype)

@@ -21,7 +21,7 @@ from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.op_graph.text import register_function, register_op
 from ngraph.ops.aligned import align
 from ngraph.ops.control import open_trips
-from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, less, log, multiply, sqrt
+from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, less, log, minimum, multiply, sqrt
 from ngraph.ops.rearrange import iota
 from ngraph.ops.sorting import sort_record
 from ngraph.ops.state import parts, persistent_tensor
@@ -164,15 +164,31 @@ def _fraction_reference(call: Call, arrays: Sequence[np.ndarray], dtype: DType, 
     return np.asarray(whole.astype(np.float64) / 2.0**bits)
 
 
+def _below(low: float, high: float, dtype: DType) -> float | None:
+    """Returns the last number of `dtype` below `high` (at least `low`) where rounding a draw beside 1 gives `high`, else None."""
+    kind = np.dtype(dtype.np).type
+    most = kind(1 - 2.0 ** -_FRACTION[dtype])
+    exact = kind(np.longdouble(high) - (np.longdouble(high) - np.longdouble(low)) * 2.0 ** -_FRACTION[dtype])  # with one rounding
+    if max(exact, most * kind(high - low) + kind(low)) < high:
+        return None
+    last = kind(high) if kind(high) < high else np.nextafter(kind(high), kind(low))
+    return float(max(last, kind(low)))
+
+
 def _uniform(op: Op, state: Op, *trips: Op) -> Op:
     axes, dtype, stream, low, high = (op.attrs[k] for k in ("axes", "dtype", "stream", "low", "high"))
     u = _fraction(state, trips, axes, dtype, stream)
-    return u if (low, high) == (0.0, 1.0) else u * (high - low) + low
+    if (low, high) == (0.0, 1.0):
+        return u
+    last = _below(low, high, dtype)
+    return u * (high - low) + low if last is None else minimum(u * (high - low) + low, last)
 
 
 def _uniform_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
     u = _fraction_reference(call, arrays, call.dtype, call.attrs["stream"])
-    return np.asarray(u * (call.attrs["high"] - call.attrs["low"]) + call.attrs["low"]).astype(call.dtype.np)
+    low, high = call.attrs["low"], call.attrs["high"]
+    drawn = np.asarray(u * (high - low) + low).astype(call.dtype.np)
+    return np.where((drawn >= high) & (low < high), np.nextafter(drawn, np.asarray(low, drawn.dtype)), drawn)
 
 
 def _normal(op: Op, state: Op, *trips: Op) -> Op:
@@ -206,7 +222,7 @@ uniform_record: OpDef = op(
     reference=_uniform_reference,
     lower=_uniform,
     grad=lambda op, dy, *inputs: (None,) * len(inputs),
-    samples=lambda s: _draws(s, uniform_record, [{"low": 0.0, "high": 1.0}, {"low": -2.0, "high": 3.0}]),
+    samples=lambda s: _draws(s, uniform_record, [{"low": 0.0, "high": 1.0}, {"low": -2.0, "high": 3.0}, {"low": 1.0, "high": 2.0}]),
     error=5e-7,
 )
 normal_record: OpDef = op(
@@ -296,8 +312,8 @@ def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = Non
     >>> ng.uniform(axes="N=2 H=3", low=-1.0, high=1.0).axes
     Axes(N=2, H=3)
     """
-    if low > high:
-        raise ArgumentError(f"uniform numbers from {low} up to {high}", fix="take low <= high")
+    if not (low <= high and math.isfinite(high - low)):
+        raise ArgumentError(f"uniform numbers from {low} up to {high}", fix="take finite numbers, low <= high")
     return _drawn(uniform_record, x, axes, as_dtype(dtype or dtypes.float32), seed, low=float(low), high=float(high))
 
 
@@ -309,7 +325,7 @@ def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = Non
     >>> ng.normal(axes="N=2 H=3", loc=1.0, scale=2.0).axes
     Axes(N=2, H=3)
     """
-    if scale < 0:
+    if not scale >= 0:
         raise ArgumentError(f"a normal distribution with standard deviation {scale}", fix="take scale >= 0")
     return _drawn(normal_record, x, axes, as_dtype(dtype or dtypes.float32), seed, loc=float(loc), scale=float(scale))
 

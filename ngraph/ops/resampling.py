@@ -185,7 +185,8 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
 
     method: `nearest`, `linear` (bilinear of two axes) or `cubic`. align_corners: the first and last elements stay in place; else elements
     are squares of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Integers are rounded.
-    With both, results are centred on the corners too; PyTorch's then lie half a step off.
+    With both, element k of the result is read at k s, where s = (size - 1) / (many - 1), so that the corners stay; PyTorch reads at
+    (k + 0.5) s - 0.5, which is (s - 1) / 2 elements further on.
     Raises AxisError where a length is not known, or 0.
 
         >>> import ngraph as ng

@@ -6,6 +6,7 @@ import scipy.stats
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import ArgumentError
 
 N = ng.make_axis(200_000, name="N")
 CASES = {
@@ -13,6 +14,10 @@ CASES = {
     "truncated_normal": (lambda: ng.truncated_normal([N], -1.0, 2.0, 3.0, 0.5), scipy.stats.truncnorm(-1, 2, 3, 0.5)),
     "gamma": (lambda: ng.gamma([N], 2.5, 3.0), scipy.stats.gamma(2.5, scale=3)),
     "gamma of a small shape": (lambda: ng.gamma([N], 0.3, dtype="float64"), scipy.stats.gamma(0.3)),
+    "normal in a tail": (lambda: ng.truncated_normal([N], 8.0, 9.0), scipy.stats.truncnorm(8, 9)),
+    "normal below": (lambda: ng.truncated_normal([N], -np.inf, -5.0, 1.0, 2.0), scipy.stats.truncnorm(-np.inf, -5, 1, 2)),
+    "gamma of a large shape": (lambda: ng.gamma([N], 1e7, 2.0), scipy.stats.gamma(1e7, scale=2)),
+    "poisson of millions": (lambda: ng.poisson([N], 1e6), scipy.stats.poisson(1e6)),
     "poisson of few": (lambda: ng.poisson([N], 3.7), scipy.stats.poisson(3.7)),
     "poisson of many": (lambda: ng.poisson([N], 80.5), scipy.stats.poisson(80.5)),
     "poisson of a tensor": (lambda: ng.poisson([N], ng.constant(12.0, [N])), scipy.stats.poisson(12)),
@@ -36,6 +41,33 @@ def test_numbers_follow_their_distribution(name, transformer):
     for share in (0.05, 0.25, 0.5, 0.75, 0.95):
         at = wanted.ppf(share)
         assert abs((got <= at).mean() - wanted.cdf(at)) <= 0.5 * error
+    if hasattr(wanted.dist, "pdf"):
+        assert scipy.stats.kstest(got, wanted.cdf).pvalue > 1e-6
+
+
+def test_parameters_without_a_distribution_end_and_give_nan():
+    odd = ng.constant(np.array([np.nan, -1, np.inf, 0, 500], "float32"), "H=5")
+    with ngt.make_transformer() as t:
+        shapes, rates, whole = t.computation([ng.gamma("H=5", odd), ng.poisson("H=5", odd, "float32"), ng.poisson("H=5", odd)])()
+    for got in (shapes, rates):
+        np.testing.assert_array_equal(got[:4], np.array([np.nan, np.nan, np.inf, 0], "float32"))
+        assert 350 < got[4] < 650
+    assert list(whole[:4]) == [0, 0, np.iinfo(np.int32).max, 0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bad: ng.gamma("H=5", bad),
+        lambda bad: ng.poisson("H=5", bad),
+        lambda bad: ng.normal("H=5", 0.0, bad),
+        lambda bad: ng.uniform("H=5", 0.0, bad),
+        lambda bad: ng.truncated_normal("H=5", 0.0, bad),
+    ],
+)
+def test_numbers_without_a_distribution_are_refused(call):
+    with pytest.raises(ArgumentError, match="nan"):
+        call(float("nan"))
 
 
 def test_categories_are_drawn_by_their_probabilities():

@@ -63,6 +63,14 @@ def test_distributions(dtype):
     assert abs(np.corrcoef(u, z)[0, 1]) < 0.02
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("low,high", [(1.0, 2.0), (100.0, 101.0), (5.0, 5.0), (0.0, 0.1)])
+def test_uniform_numbers_lie_below_their_end(low, high, dtype):
+    (u,) = draw(ng.uniform("N=20000", low, high, dtype=dtype))
+    least = float(u.dtype.type(low))
+    assert (u.astype(float) >= least).all() and ((u.astype(float) < high).all() or least >= high and (u.astype(float) == least).all())
+
+
 def test_streams_do_not_depend_on_traversal_results_or_scope():
     N = ng.make_axis(8, name="N")
     a = ng.uniform([N])
