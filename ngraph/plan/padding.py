@@ -136,12 +136,15 @@ class Padding:
         """Returns a kernel whose Locals have borders along whole axes, where its stages read them with predicates.
 
         The first stage that fills such a Local comes behind stages that fill its border, in every work item: scratch is shared.
+        Predicates that a stage evaluates for other values too gain nothing from a border, and stay.
         """
         preferences: dict[Buffer, dict[str, _PaddingRequest]] = {}
         cut = {a for a, block in kernel.loops if block > 1}
         for stage in kernel.stages:
+            others = {g for r in stage.reads() if type(r.source) is not Local for g in r.predicate}
+            others.update(*[line.attrs["predicate"] for _, line in stage.lines() if line.op == "predicate"])
             for r in stage.reads():
-                if type(r.source) is Local and cut.isdisjoint(self.covered(r)[0]):
+                if type(r.source) is Local and cut.isdisjoint((found := self.covered(r))[0]) and others.isdisjoint(found[1]):
                     self.wish(preferences, kernel, stage, r)
         stages = [*kernel.stages]
         for b, some in preferences.items():

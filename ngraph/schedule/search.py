@@ -304,7 +304,8 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
             return times(w.deps) * (2.0 * step - 1 if step > 0 else 2.0)
         if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:
             return times(w.deps) * float(step)
-        return times(w.deps) * SCATTERED_LANE_COST * s.lanes * (2 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST)
+        # a store that scatters its lanes is no faster than as many stores of single elements, with the loop around them
+        return times(w.deps) * SCATTERED_LANE_COST * s.lanes * (3 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST)
 
     early = [w for w in view.walks if not w.epilogue]
     epilogue = [w for w in view.walks if w.epilogue]
