@@ -17,6 +17,7 @@ from ngraph.parts.deferred import deferred
 
 _NUMPY = os.path.join("numpy", "_core", "")  # decorators of NumPy on the stack between generated code and the caller
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_BETWEEN = (os.path.join("keras", "src", ""), os.path.join("site-packages", "optree", ""))  # libraries that call this package for the user
 _OURS = (_HOME, "<ngraph", "<frozen ")  # generated code and the import machinery count as this package's
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"))  # inside of Python's own folder
@@ -32,7 +33,8 @@ class _Owners(dict[str, bool | None]):
     """The answers of `by_user`, by file."""
 
     def __missing__(self, file: str) -> bool | None:
-        theirs = None if file.startswith(_PYTHON) and not file.startswith(_OTHERS) else True
+        between = file.startswith(_PYTHON) and not file.startswith(_OTHERS) or any(part in file for part in _BETWEEN)
+        theirs = None if between else True
         self[file] = found = False if file.startswith(_OURS) or _NUMPY in file else theirs
         return found
 
@@ -41,12 +43,12 @@ _OWNERS = _Owners()
 
 
 def by_user(file: str) -> bool | None:
-    """Whether code of this file is the user's; None for Python's own modules, which may be on the stack in between."""
+    """Whether code of this file is the user's; None for modules of Python and of Keras, which may be on the stack in between."""
     return _OWNERS[file]
 
 
 def user_line() -> Line | None:
-    """Returns the nearest caller outside this package, as (file, line); a module of Python's own only where there is no other."""
+    """Returns the nearest caller outside this package, as (file, line); a module of Python or Keras only where there is no other."""
     frame: FrameType | None = sys._getframe(1)
     between = None
     while frame is not None:

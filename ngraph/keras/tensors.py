@@ -94,7 +94,7 @@ class OpenLength:
         return not self._compared("eq", 0)
 
     def __repr__(self) -> str:
-        return f"OpenLength({self.size!r})"
+        return "None"  # Keras's word for it, in errors that show shapes
 
 
 def _operator(function: Callable[[Any, Any], Any], turned: bool) -> Callable[[Any, Any], Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ngraph.keras  # noqa: F401
+from ngraph.errors import NgraphError
 
 import keras  # isort: skip  # behind ngraph.keras
 from keras import layers, ops  # isort: skip
@@ -115,3 +116,24 @@ def test_the_best_weights_are_kept(tmp_path):
     other = model()
     other.load_weights(path)
     np.testing.assert_allclose(other.evaluate(X, Y, verbose=0), min(history["val_loss"]), rtol=1e-5)
+
+
+def test_an_error_names_the_line_of_the_layer_and_the_shapes():
+    class Adder(layers.Layer):
+        def call(self, x):
+            return ops.add(x, ops.ones((3, 7)))
+
+    model = keras.Sequential([Adder(name="adder"), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(NgraphError, match=r"test_contract\.py:\d+: a dim has length 8 in one, and 3 in another") as found:
+        model.fit(np.ones((8, 7), "float32"), np.ones((8, 1), "float32"), verbose=0)
+    assert "the shapes are [8, 7] and [3, 7]" in str(found.value) and "'adder'" in str(found.value)
+    with pytest.raises(NgraphError, match=r"\[2, 3\] and \[4, 5\]"):
+        ops.einsum("ij,jk->ik", np.ones((2, 3)), np.ones((4, 5)))
+
+
+def test_an_error_shows_an_open_length_as_none():
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(1, name="first")])
+    with pytest.raises(ValueError, match=r"shape=\(None, 5\)") as found:
+        model.predict(np.ones((8, 5), "float32"), verbose=0)
+    assert "OpenLength" not in str(found.value) and "'first'" in str(found.value)

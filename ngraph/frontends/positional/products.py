@@ -29,7 +29,7 @@ def matmul(g: Any, a: Tensor, b: Tensor, accumulate: DType | None = None) -> Ten
         raise GraphError(f"{g.show(a)} and {g.show(b)} have no product: the last dim of the one has length {m}, the rows of the other {n}")
     left = a.dims if a.rank > 1 else [None, *a.dims]
     right = b.dims if b.rank > 1 else [*b.dims, None]
-    (x, y), dims = g.meet([Tensor(a.op, [*left, None]), Tensor(b.op, [*right[:-2], None, *right[-2:]])])
+    (x, y), dims = g.meet([Tensor(a.op, [*left, None]), Tensor(b.op, [*right[:-2], None, *right[-2:]])], of=(a, b))
     over = () if dims[-2] is None else (dims[-2],)
     op = multiplied(x.op, y.op, over, accumulate)
     kept = [*dims[:-3], *([dims[-3]] if a.rank > 1 else []), *([dims[-1]] if b.rank > 1 else [])]
@@ -70,7 +70,7 @@ def einsum(g: Any, equation: str, ts: Sequence[Tensor]) -> Tensor:
     terms = [list(dict.fromkeys(term)) for term in terms]
     names = list(dict.fromkeys(x for term in terms for x in term))
     spread_out = [Tensor(t.op, [t.dims[term.index(x)] if x in term else None for x in names]) for t, term in zip(ts, terms, strict=True)]
-    met, dims = g.meet(spread_out)
+    met, dims = g.meet(spread_out, of=ts)
     total: Op | None = None
     for k, t in enumerate(met):
         later = {d for other in met[k + 1 :] for d in other.dims}

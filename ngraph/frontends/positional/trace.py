@@ -331,9 +331,12 @@ class ModelTrace:
         xs, dims = self.meet([self.tensor(v) for v in values])
         return [x.op for x in xs], dims
 
-    def meet(self, xs: Sequence[Tensor], skip: int | None = None) -> tuple[list[Tensor], list[Axis | None]]:
-        """Tensors whose axes have the same names at the same dims, counted from the last; at dim `skip` each has its own."""
-        xs = list(xs)
+    def meet(self, given: Sequence[Tensor], skip: int | None = None, of: Sequence[Tensor] = ()) -> tuple[list[Tensor], list[Axis | None]]:
+        """Tensors whose axes have the same names at the same dims, counted from the last; at dim `skip` each has its own.
+
+        An error shows the shapes of `of`, from which these were made.
+        """
+        xs = list(given)
         rank = max(x.rank for x in xs)
         dims: list[Axis | None] = []
         taken: set[Axis] = set()
@@ -350,7 +353,8 @@ class ModelTrace:
                         xs[:i] = [self.squeezed(y, y.rank + p) if -p <= y.rank else y for y in xs[:i]]
                         target = axis
                     else:
-                        raise GraphError(f"a dim has length {self.hint(target.size)} in one, and {self.hint(axis.size)} in another")
+                        lengths = f"a dim has length {self.hint(target.size)} in one, and {self.hint(axis.size)} in another"
+                        raise GraphError(lengths, details=("the shapes are " + " and ".join(self.show(x) for x in of or given),))
             if target is not None and target in taken:
                 target = self.fresh(target.size)
             if target is not None:
