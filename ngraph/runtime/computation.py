@@ -36,6 +36,7 @@ from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, misco
 from ngraph.runtime.host.entry import PLAIN, ArrayForms, held, kept_blocks
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, Lent, StateArrays
+from ngraph.runtime.watching import Watcher, watcher
 
 if TYPE_CHECKING:  # loaded by transformers that cache compiled programs
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
@@ -352,6 +353,19 @@ class Computation(Alone, partial[Any]):
     def asm(self) -> str:
         """The machine code of each different kernel, as assembly text."""
         return str(self.native.asm())
+
+    def watched(self, watch: Watcher, *arguments: Any) -> Any:
+        """Calls it with each kernel inside `with watch(title)`, where the title is the kernel's ops and the user's line.
+
+        The results are those of any call. Where there is no machine code, nothing is watched.
+        """
+        if self.executable.native is not None:
+            self.native  # noqa: B018  names kernels that were found in the cache
+        token = watcher.set(watch)
+        try:
+            return self.call(*arguments)
+        finally:
+            watcher.reset(token)
 
     def profile(self, *arguments: Any, calls: int = 10) -> Profile:
         """Returns the time of a call by kernel: print it, or `save` it as a page (.html) or a trace (.json).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -89,6 +90,12 @@ def line_of(node: Node) -> str:
     """Returns the user's line that a node comes from, `model.py:12`; "" where it is not known."""
     file, number = place_of(node.meta.get("stack_trace"))
     return f"{file}:{number}" if file else ""
+
+
+def at_line_of(node: Node) -> AbstractContextManager[object]:
+    """Gives ops made in this block the user's line that a node comes from, or its name where that is not known."""
+    file, number = place_of(node.meta.get("stack_trace"))
+    return made_for(SourceLocation((file or f"{name_of(node)} {node.name!r}", number), ""))
 
 
 class TorchNode:
@@ -236,11 +243,10 @@ class NodeReading:
             if record is None:
                 raise UnsupportedError("no translation")
             function = plain(record)
-        file, number = place_of(node.meta.get("stack_trace"))
         self.scalars = name.rpartition(".")[0] in TAKE_NUMBERS
         try:
             args, named = self.of(node.args), self.of(node.kwargs)
-            with made_for(SourceLocation((file or f"{name} {node.name!r}", number), "")):
+            with at_line_of(node):
                 self.values[node] = function(n, *args, **named)
             call(self.values[node], node.name)
         except UnsupportedError:

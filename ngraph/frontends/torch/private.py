@@ -16,6 +16,8 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
+from torch._C._autograd import _profiler_enabled
+from torch._C._profiler import _RecordFunctionFast
 from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
@@ -34,6 +36,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.autograd import profiler as autograd_profiler
 from torch.autograd.graph import increment_version
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false, optimization_hint, statically_known_true
 from torch.utils._pytree import (
@@ -47,6 +50,8 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
+profilers: Any = autograd_profiler  # `_is_profiler_enabled` is whether a profiler of torch's runs in any thread
+Recorded: Any = _RecordFunctionFast  # a block that profilers show, by its name
 _nesting = threading.RLock()
 _numbers = count()  # of functions with code of their own
 
@@ -253,6 +258,11 @@ def written(tensors: Iterable[torch.Tensor]) -> None:
         increment_version(tensors)
     except RuntimeError:  # tensors of inference mode have no version
         increment_version([t for t in tensors if not t.is_inference()])
+
+
+def profiled() -> bool:
+    """Whether a profiler of torch's records what this thread does."""
+    return bool(_profiler_enabled())
 
 
 _takers = list[Any]()  # backends for which Dynamo takes recurrent layers into its graphs

@@ -158,6 +158,7 @@ def lowered(gm: GraphModule) -> GraphModule:
         with gm.graph.inserting_before(node):
             ours = gm.graph.call_function(LAYERS[kind], node.args)
             private.keyed(ours)
+            ours.meta["stack_trace"] = node.meta.get("stack_trace")
             node.replace_all_uses_with(ours)
         gm.graph.erase_node(node)
     if found:

@@ -35,7 +35,8 @@ class GraphReport:
 
     def fill(self, segments: Segments, made: CompiledGraph) -> None:
         """Takes what a graph became."""
-        self.ours, self.calls, self._made = segments.ours, made.made, weakref.ref(made)
+        self.ours = segments.ours
+        self._take(made)
         self.segments = sum(isinstance(s, OurStep) for s in made.steps)
         for node, left in segments.left.items():
             rows = self.in_torch.setdefault(name_of(node), [])
@@ -55,7 +56,11 @@ class GraphReport:
     def again(self, said: dict[str, Any], made: CompiledGraph) -> None:
         """Takes what `said` gave, of a graph that was found compiled."""
         self.ours, self.segments, self.in_torch = said["ours"], said["segments"], said["in_torch"]
-        self.calls, self._made = made.made, weakref.ref(made)
+        self._take(made)
+
+    def _take(self, made: CompiledGraph) -> None:
+        """Takes the graph that runs."""
+        self.calls, self._made, made.label = made.made, weakref.ref(made), f"ngraph {self.kind}"
 
     def json(self) -> dict[str, Any]:
         """Returns it as numbers and texts."""

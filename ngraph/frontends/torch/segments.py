@@ -15,7 +15,19 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.torch.graph import SYMBOLIC, Reading, fetch, hint, is_check, is_item, memory_order, name_of, tensors_in, unfit
+from ngraph.frontends.torch.graph import (
+    SYMBOLIC,
+    Reading,
+    at_line_of,
+    fetch,
+    hint,
+    is_check,
+    is_item,
+    memory_order,
+    name_of,
+    tensors_in,
+    unfit,
+)
 from ngraph.frontends.torch.steps import CompiledGraph, Length, LengthStep, OurStep, Result, TensorSlot, TorchStep, slots_in
 from ngraph.op_graph.op import ordered as ops_of
 from ngraph.transformers.base import Transformer
@@ -374,7 +386,8 @@ class Segments:
                     reading.read(n)
         results, forms, orders = [], [], {}
         for n in gives:
-            op, form, order = self._result(reading, n, slot_of[n])
+            with at_line_of(n):
+                op, form, order = self._result(reading, n, slot_of[n])
             if order is not None and op not in results:
                 orders[op] = [op.axes[k] for k in order]
             elif order is not None:  # one op in two orders: the second lies as its dims do, and is turned
@@ -388,7 +401,8 @@ class Segments:
             if n.args[0] not in reading.holes:
                 reading.hole(n.args[0])
             hole, _ = reading.holes[n.args[0]]
-            written[hole] = reading.like(n.args[1], hole)
+            with at_line_of(n.args[1]):
+                written[hole] = reading.like(n.args[1], hole)
         written |= self.besides(reading)
         used = used_holes([*results, *written.values()], [op for op, _ in reading.holes.values()]) | written.keys()
         holes = {n: hole for n, hole in reading.holes.items() if hole[0] in used}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from ngraph.runtime.computation import inside
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
+    from ngraph.runtime.computation import Computation
     from ngraph.runtime.packed import PackedComputation
 
 packing = deferred("ngraph.runtime.packed")
@@ -62,7 +64,7 @@ class OurStep:
 
     def __init__(
         self,
-        computation: Callable[..., Any],
+        computation: Computation,
         takes: Sequence[int],
         lengths: Sequence[str],
         gives: Sequence[Result],
@@ -75,11 +77,11 @@ class OurStep:
         self.writes, self.settings, self.first, self.free = tuple(writes), dict(settings), 0.0, ()
         self.frozen, self.state = tuple(frozen), FrozenTensors(computation) if frozen else None
 
-    def begin(self, *arguments: Any) -> Any:
-        """Calls the computation for the first time, which compiles it."""
+    def begin(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls the computation, in this way, for the first time, which compiles it."""
         start = time.perf_counter()
         with config(**self.settings):
-            results = self.computation(*arguments)
+            results = call(*arguments)
         self.first = time.perf_counter() - start
         return results
 
@@ -184,6 +186,7 @@ class CompiledGraph:
     symbols  name -> the slot of a length, or of a tensor and its dim       kept  constants of the graph, by slot
     lengths  names of those, and of what steps tell
     made     the calls that have been made                                  source  the function that runs
+    label    of the block that a profiler of torch's shows for a call
     named    what the function knows beside the steps that are ours, by name; those are in `ours`
     """
 
@@ -202,23 +205,44 @@ class CompiledGraph:
 
     def _begin(self, source: str) -> None:
         """Makes the function of its text."""
-        self.made, self.source = Calls(), source
-        self.known = dict(graph=self, calls=self.made, empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid, **self.named)
+        self.made, self.source, self.label = Calls(), source, "ngraph"
+        self.known = dict(
+            graph=self,
+            calls=self.made,
+            profilers=private.profilers,
+            empty=np.empty,
+            bool_=np.bool_,
+            increment=private.written,
+            laid=laid,
+            **self.named,
+        )
         for name, step in self.ours.items():
-            self.known[name], self.known[f"{name}_state"] = self._first(name, step), step.state
-        exec(compile(source, inside("<graph of torch>"), "exec"), self.known)
+            self.known[name], self.known[f"{name}_state"] = partial(self._first, name, step, step.computation), step.state
+        code = compile(source, inside("<graph of torch>"), "exec")
+        seen = {**self.known, **{name: partial(self._seen, name, step) for name, step in self.ours.items()}, "profiled": None}
+        exec(code, seen)
+
+        def profiled(args: list[Any]) -> Any:
+            with private.Recorded(self.label):
+                return seen["run"](args)
+
+        self.known["profiled"] = profiled
+        exec(code, self.known)
         self.run: Callable[[list[Any]], list[Any]] = self.known["run"]
 
-    def _first(self, name: str, step: OurStep) -> Callable[..., Any]:
-        """Returns what is called for a step until it is compiled."""
+    def _first(self, name: str, step: OurStep, call: Callable[..., Any], *given: Any) -> Any:
+        """Calls a step that is not compiled yet, in this way."""
+        results = step.begin(call, *given)
+        self.made.seconds += step.first
+        self.known[name] = step.computation
+        return results
 
-        def begin(*given: Any) -> Any:
-            results = step.begin(*given)
-            self.made.seconds += step.first
-            self.known[name] = step.computation
-            return results
-
-        return begin
+    def _seen(self, name: str, step: OurStep, *given: Any) -> Any:
+        """Calls a step while a profiler runs: where it records this thread, each kernel is in a block of its own."""
+        if not private.profiled():
+            return self.known[name](*given)
+        call = partial(step.computation.watched, private.Recorded)
+        return call(*given) if self.known[name] is step.computation else self._first(name, step, call, *given)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
@@ -266,7 +290,12 @@ class CompiledGraph:
     # ---- its text
     def _written(self) -> str:
         names = "".join(f"v{k}, " for k in range(self.inputs))
-        lines = ["def run(args):", "    calls.count += 1"]
+        lines = [
+            "def run(args):",
+            "    if profilers._is_profiler_enabled and profiled:",
+            "        return profiled(args)",
+            "    calls.count += 1",
+        ]
         lines += [f"    {names}= args"] if names else []
         lines += ["    args.clear()"]
         lines += [f"    {LengthStep(name, k, dim).text}" for name, (k, dim) in self.symbols.items()]

@@ -24,8 +24,8 @@ from ngraph.runtime.graph_cache import CacheHit
 from ngraph.targets import chosen
 from ngraph.transformers.cpu.device import CpuDevice
 from ngraph.transformers.cpu.fast import load_ahead
-from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan
-from ngraph.transformers.executable.versions import VersionedExecutable, title
+from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, title
+from ngraph.transformers.executable.versions import VersionedExecutable
 from ngraph.warn import warn
 
 writing = deferred("ngraph.transformers.cpu.writing")  # plans and writes kernels: most starts find them in the cache

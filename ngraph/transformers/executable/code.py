@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ngraph.codegen.signature import KernelCode
+from ngraph.errors import show_line
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, PlanStep
 from ngraph.runtime.cache import cache, digest
@@ -111,3 +112,10 @@ def seconds(step: PlanStep) -> float:
 
 def origin(step: Any) -> tuple[Origin, ...]:
     return tuple(step.origin)
+
+
+def title(step: Any) -> str:
+    """The user's ops that a step computes, and the line of the last."""
+    found = list(dict.fromkeys([o.name for o in origin(step) if o.name]))
+    line = next((show_line((o.file, o.line)) for o in reversed(origin(step)) if o.file), "")
+    return f"{', '.join(found[:4])}{' …' if len(found) > 4 else ''}{f' ({line})' if line else ''}" or getattr(step, "op", "kernel")

@@ -25,9 +25,10 @@ from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.parts.deferred import deferred
 from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
-from ngraph.runtime.host.bytecode import FRAME, HOST
+from ngraph.runtime.host.bytecode import FRAME, HOST, KERNEL
+from ngraph.runtime.watching import Watcher, watcher
 from ngraph.tensors.index import Load, loads
-from ngraph.transformers.executable.code import Control, LoadedPlan, Step
+from ngraph.transformers.executable.code import Control, LoadedPlan, Step, title
 from ngraph.transformers.executable.device import DeviceMemory, KernelDevice
 from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real, root
 from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, Address, ConstantRegion, Place, Table, Word
@@ -580,6 +581,9 @@ class BytecodeRunner:
 
     def run(self) -> None:
         """Walks the table to its end; Python takes the steps that are its own."""
+        watch = watcher.get()
+        if watch is not None:
+            return self._watched(watch)
         words, hosts, runs = self.words, self.table.hosts, self.runs
         words[PC] = 0
         while runs():
@@ -588,6 +592,31 @@ class BytecodeRunner:
             if self.table.scratch > self.room:
                 self._scratch()
             words[PC] = k + 1
+
+    def _watched(self, watch: Watcher) -> None:
+        """Walks the table to its end, each kernel inside the watcher's context: it ends the run, as what Python does ends it."""
+        words, hosts, runs = self.words, self.table.hosts, self.runs
+        kinds = self.table.table[:, 0]
+        before = kinds.copy()
+        kinds[kinds == KERNEL] = HOST
+        words[PC] = 0
+        try:
+            while runs():
+                k = int(words[PC])
+                step = self.table.steps[k]
+                with watch("copy" if step is None else title(step.step)):
+                    if before[k] == KERNEL:
+                        after = kinds[k + 1]
+                        kinds[k : k + 2] = KERNEL, HOST  # this kernel alone
+                        runs()
+                        kinds[k : k + 2] = HOST, after
+                    else:
+                        hosts[k]()
+                if self.table.scratch > self.room:
+                    self._scratch()
+                words[PC] = k + 1
+        finally:
+            kinds[:] = before
 
 
 def brought(place: Place) -> Buffer | None:

@@ -10,11 +10,10 @@ import numpy as np
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph.expr import ExprLike, maximum
 from ngraph.runtime.host.image import TableImage
-from ngraph.transformers.executable.code import HostCallback, Step
+from ngraph.transformers.executable.code import HostCallback, Step, title
 from ngraph.transformers.executable.device import LoadedKernel
 from ngraph.transformers.executable.frame import BufferAddresses, InstantiatedPlan, starting
 from ngraph.transformers.executable.table import ARENA, ONCE, TABLE, Address, ConstantRegion, Table
-from ngraph.transformers.executable.versions import title
 
 
 class PortablePlan(NamedTuple):

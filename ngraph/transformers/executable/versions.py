@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import AxisError, GraphError, show_line
+from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.memory import no_collection
@@ -31,8 +31,9 @@ from ngraph.runtime.cache import cache, program_fingerprint
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.host.entry import PLAIN, ArrayForms
+from ngraph.runtime.watching import watcher
 from ngraph.transformers.executable.cached import CachedProgram, code_of
-from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, origin, stripped_key
+from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, stripped_key, title
 from ngraph.transformers.executable.device import KernelDevice
 from ngraph.transformers.executable.frame import InstantiatedPlan
 
@@ -187,6 +188,14 @@ class VersionedExecutable(ABC):
                 self.bound.popitem(last=False)
             return made
 
+    def named_at(self, key: tuple[int, ...]) -> InstantiatedPlan:
+        """Returns the instantiated plan for calls with these lengths, with steps and names where `named` has found them."""
+        bound = self.at(key)
+        if any(bound.code is code for code in self.codes.values()):
+            return bound
+        self.bound.pop(key, None)
+        return self.at(key)
+
     def _version(self, key: Key) -> Key:
         """The key of the version for these lengths."""
         if self.first is None:
@@ -251,7 +260,7 @@ class VersionedExecutable(ABC):
         """See `Executable`: while `states` is the same list, its arrays are the same."""
         count = len(arrays)
         key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
-        bound = self.at(key)
+        bound = self.at(key) if watcher.get() is None else self.named_at(key)
         if bound.open and self.eager and not self.written:
             bound = self._counted(key, bound)
         bound.code.calls += 1
@@ -285,10 +294,7 @@ class VersionedExecutable(ABC):
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Returns the time of calls with the last lengths by kernel."""
-        key, bound = next(reversed(self.bound.items()))
-        if bound.code not in self.codes.values():  # what it does has names by now
-            del self.bound[key]
-            bound = self.at(key)
+        bound = self.named_at(next(reversed(self.bound)))
         found: Profile = profile.profile(self.program.name, bound, call, calls, title)
         return replace(found, versions=tuple(self.calls().items()))
 
@@ -296,10 +302,7 @@ class VersionedExecutable(ABC):
         """Returns the number of kernels that agree with the plan. Raises NgraphError for the first that does not."""
         count = len(arrays)
         key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
-        bound = self.at(key)
-        if bound.code not in self.codes.values():  # what it does has names by now
-            del self.bound[key]
-            bound = self.at(key)
+        bound = self.named_at(key)
         names = [s.name for s in self.program.state_in]
         found: int = compared.compared(bound.code, bound.lengths, arrays, dict(zip(names, states, strict=True)))
         return found
@@ -344,10 +347,3 @@ def symbols(program: Program) -> dict[AxisId, tuple[int, int]]:
             if type(own) is Len:
                 found.setdefault(own.of, (k, d))
     return found
-
-
-def title(step: Any) -> str:
-    """The user's ops that a step computes, and the line of the last."""
-    found = list(dict.fromkeys([o.name for o in origin(step) if o.name]))
-    line = next((show_line((o.file, o.line)) for o in reversed(origin(step)) if o.file), "")
-    return f"{', '.join(found[:4])}{' …' if len(found) > 4 else ''}{f' ({line})' if line else ''}" or getattr(step, "op", "kernel")

@@ -1,5 +1,6 @@
 """The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
 
+import threading
 import warnings
 
 import torch
@@ -153,3 +154,22 @@ def test_calls_are_not_merged_that_decide_lengths():
     x = graph.placeholder("x")
     graph.output([graph.call_function(torch.ops.aten.nonzero.default, (x,)) for _ in range(2)])
     assert sum(n.op == "call_function" for n in fx_graph_cse(graph).nodes) == 2
+
+
+def test_a_profiler_is_seen_by_a_flag_and_by_thread():
+    assert private.profilers._is_profiler_enabled is False and not private.profiled()
+    with torch.profiler.profile():
+        assert private.profilers._is_profiler_enabled is True and private.profiled()
+        elsewhere = []
+        thread = threading.Thread(target=lambda: elsewhere.append(private.profiled()))
+        thread.start()
+        thread.join()
+        assert elsewhere == [False]
+    assert private.profilers._is_profiler_enabled is False and not private.profiled()
+
+
+def test_a_recorded_block_is_an_event():
+    with torch.profiler.profile() as profiler, private.Recorded("a block of ours"):
+        torch.ones(3).sum()
+    (event,) = [e for e in profiler.events() if e.name == "a block of ours"]
+    assert "aten::sum" in [e.name for e in event.cpu_children]
