@@ -15,7 +15,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, places
 from ngraph.program.program import AxisId
 from ngraph.schedule.address import KernelAddresses, StageAddresses, dense, inside_expressions
 from ngraph.schedule.form import (
@@ -113,11 +113,8 @@ class _Scheduler(KernelAddresses):
         self.looked: list[View] = []  # the views of their stages
         self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
         self.places, self.walks, self.scratch = self._locals()
-        counts = [d.extent for d in self.grid.values()]
-        known = [n for n in counts if isinstance(n, int)]
-        self.repeated = (
-            len(kernel.stages) > 1 and bool(counts) and len(known) == len(counts) and math.prod(known) >= MIN_WORK_ITEMS_TO_PREFETCH
-        )
+        counts = [d.likely for d in self.grid.values()]
+        self.repeated = len(kernel.stages) > 1 and bool(counts) and math.prod(counts) >= MIN_WORK_ITEMS_TO_PREFETCH
 
     def scheduled(self, bounds: Sequence[LengthBound] = ()) -> ScheduledKernel:
         """The kernel with versions for the lengths of these bounds, or for those for which it pays where nothing is chosen for it."""
@@ -202,8 +199,20 @@ class _Scheduler(KernelAddresses):
 
     def streams(self, b: Buffer) -> bool:
         """Whether this kernel is the first to bring a buffer from memory, piece by piece with its work items."""
-        large = b.bytes is not None and b.bytes > 2 * self.target.l2
-        return large and self.repeated and b not in self.touched
+        return self.repeated and b not in self.touched and self.bytes_of(b) > 2 * self.target.l2
+
+    def bytes_of(self, b: Buffer) -> int:
+        """The bytes of a buffer, at the lengths that costs take where they are open; 0 of a Local, which is in the caches."""
+        if b.bytes is not None or type(b) is Local:
+            return b.bytes or 0
+        shape = [places(b, d, self.guess(d[0])) for d in b.dims]
+        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
+        return math.prod(shape) * b.dtype.bits // 8
+
+    def guess(self, a: AxisId) -> int:
+        """The length of an axis that prices take in the versions that are being made."""
+        n = self.plan.guess(a)
+        return min(n, self.bound.most) if self.bound is not None and self.bound.axis == a else n
 
     def _locals(self) -> tuple[dict[Local, Place], dict[Buffer, tuple[ExprLike, ...]], ExprLike]:
         """Places and strides of the Locals, and the bytes of scratch: on the stack if all of them fit there."""
@@ -262,8 +271,7 @@ class _Scheduler(KernelAddresses):
         if size == 1:
             return []
         found: list[Loop] = []
-        likely = self.plan.guess(a) if most is None else min(self.plan.guess(a), max(most, 1))
-        likely = min(likely, self.bound.most) if self.bound is not None and self.bound.axis == a else likely
+        likely = self.guess(a) if most is None else min(self.guess(a), max(most, 1))
         every = [1, *[k for k in units if most is None or k < most]]
         uneven = any(not isinstance(size, int) or size % k for k in units)
         for unit, above in zip(every, [*every[1:], size], strict=True):
@@ -543,7 +551,7 @@ class _StageScheduler(StageAddresses):
         v = self.tile.vector
 
         def moves(a: Access) -> bool:
-            return (a.source.bytes or 0) > 2 * self.kernel.target.l2 and a.deps >= self.dims
+            return self.kernel.bytes_of(a.source) > 2 * self.kernel.target.l2 and a.deps >= self.dims
 
         reads = [a for a in self.reads.values() if moves(a)]
         lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
@@ -553,7 +561,7 @@ class _StageScheduler(StageAddresses):
 
     def _panel(self, a: Access) -> int:
         """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
-        l2, size, v = self.kernel.target.l2, a.source.bytes or 0, self.tile.vector
+        l2, size, v = self.kernel.target.l2, self.kernel.bytes_of(a.source), self.tile.vector
         if size <= l2 or v is None or a.coef.get(v, 0) != 1 or self.tile.tile in a.deps or a.rest or a.predicate:
             return 0
         step = min([c for d, c in a.coef.items() if d in self.free and d is not v and isinstance(c, int)], default=a.turn)
@@ -568,7 +576,7 @@ class _StageScheduler(StageAddresses):
         for a in (*self.reads.values(), *self.stores):
             place = a.source.shares or a.source, a.const, frozenset(a.coef.items())
             step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.predicate
-            large = (a.source.bytes or 0) > self.kernel.target.l2
+            large = self.kernel.bytes_of(a.source) > self.kernel.target.l2
             if a.epilogue and beside and isinstance(step, int) and large and place not in seen:
                 seen.add(place)
                 found.append((a, step))
