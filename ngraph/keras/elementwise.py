@@ -12,7 +12,7 @@ from keras.src.backend.common.dtypes import result_type
 from ngraph.frontends.positional.elementwise import alone, each, remainder, truncated
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
-from ngraph.keras.tensors import BackendTensor, apply
+from ngraph.keras.tensors import BackendTensor, OpenLength, apply
 from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
@@ -27,8 +27,9 @@ def float_of(*dtypes_: Any) -> str:
 
 
 def dtype_of(x: Any) -> Any:
-    """Returns the dtype that Keras's promotion sees: the type of a Python number."""
-    return getattr(x, "dtype", type(x)) if not isinstance(x, (list, tuple)) else convert_to_tensor(x).dtype
+    """Returns the dtype that Keras's promotion sees: the type of a Python number, which a length is."""
+    number = int if isinstance(x, OpenLength) else type(x)
+    return getattr(x, "dtype", number) if not isinstance(x, (list, tuple)) else convert_to_tensor(x).dtype
 
 
 def in_float(x: Any) -> BackendTensor:

@@ -6,6 +6,7 @@ read (a train step, the shape of a layer's result), or makes a computation of th
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -152,10 +153,7 @@ class BackendTensor:
 
     @property
     def size(self) -> Any:
-        total: Any = 1
-        for n in self.shape:
-            total = total * n
-        return total
+        return math.prod(self.shape)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.t is not None:

@@ -137,3 +137,11 @@ def test_an_error_shows_an_open_length_as_none():
     with pytest.raises(ValueError, match=r"shape=\(None, 5\)") as found:
         model.predict(np.ones((8, 5), "float32"), verbose=0)
     assert "OpenLength" not in str(found.value) and "'first'" in str(found.value)
+
+
+def test_a_metric_that_counts_elements_of_an_open_batch():
+    """R2Score adds the number of elements to a variable; the last of these batches is shorter."""
+    made = model(metrics=[keras.metrics.R2Score()])
+    loss, score = made.evaluate(X[:10], Y[:10], batch_size=BATCH, verbose=0)
+    error = X[:10] @ np.ones((3, 1)) - Y[:10]
+    np.testing.assert_allclose([loss, score], [np.mean(error**2), 1 - np.mean(error**2) / np.var(Y[:10])], rtol=1e-5)
