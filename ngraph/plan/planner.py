@@ -209,13 +209,14 @@ class _Planner:
 
     def results(self, group: FusionGroup) -> None:
         """Adds buffers for the results of a group, and for the constants it reads."""
-        for n in group.nodes if group.nodes[0].kind == "routine" else group.results:
+        called = group.nodes[0].kind == "routine"  # its code stores results in their own dtypes
+        for n in group.nodes if called else group.results:
             if n.kind == "routine":
                 continue
             storage = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
             if n.once and any(not u.once for u in self.graph.users[n]):
                 storage = "once"
-            dtype = self.held_as(n) if storage in ("arena", "once") else n.dtype
+            dtype = self.held_as(n) if storage in ("arena", "once") and not called else n.dtype
             self.buffer(n, n.hint, n.axes, dtype, storage)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:
