@@ -339,18 +339,24 @@ def late(*_):
 
 
 def taken(content, folder, name):
-    """Whether a mutant is refused, and if not how its run ends; what is neither is raised."""
+    """Returns how an ONNX file ends, as `ended` does."""
     import ngraph.transformers as ngt
-    from ngraph.errors import NgraphError
     from ngraph.frontends.onnx import load
-    from ngraph.tools.models import drawn
-    from ngraph.verbs import UsageError
 
     path = os.path.join(folder, "model.onnx")
     with open(path, "wb") as file:
         file.write(content)
+    return ended(lambda: load(path, ngt.allocate_transformer(name)))
+
+
+def ended(load):
+    """Returns how a mutant ends: it is refused when it is read or run, or runs; what is neither is raised."""
+    from ngraph.errors import NgraphError
+    from ngraph.tools.models import drawn
+    from ngraph.verbs import UsageError
+
     try:
-        model = load(path, ngt.allocate_transformer(name))
+        model = load()
     except NgraphError:
         return "refused"
     try:
@@ -424,7 +430,7 @@ def work(count, seed, parents, changes, taken, ending):
             print(k, f"{kind}: {found}", round(took, 2), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
 
 
-def watch(count, seed, files, script=__file__):
+def watch(count, seed, files, script):
     """What became of each mutant, by a process that is started anew where it ends."""
     told, slowest, largest, k = collections.Counter(), 0.0, 0, 0
     while k < count:
@@ -453,9 +459,14 @@ def watch(count, seed, files, script=__file__):
     return {"mutants": count, **dict(sorted(told.items())), "slowest, s": slowest, "largest, MiB": largest}
 
 
+def main(script, parents, changes, taken, ending):
+    """Prints what became of mutants, as the command says: COUNT SEED FILE...; or is the process that takes them."""
+    if sys.argv[1] == "--work":
+        work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], parents(sys.argv[5:]), changes, taken, ending)
+    else:
+        print(json.dumps(watch(int(sys.argv[1]), sys.argv[2], sys.argv[3:], script), indent=1))
+
+
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-    if sys.argv[1] == "--work":
-        work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], parents_of(sys.argv[5:]), (by_bytes, by_fields), taken, ".onnx")
-    else:
-        print(json.dumps(watch(int(sys.argv[1]), sys.argv[2], sys.argv[3:]), indent=1))
+    main(__file__, parents_of, (by_bytes, by_fields), taken, ".onnx")

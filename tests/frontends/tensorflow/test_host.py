@@ -1,7 +1,6 @@
 """Ops on strings, tables, images and examples, with the answers that TensorFlow gave (`record_host.py`)."""
 
 import os
-import zipfile
 
 import numpy as np
 import pytest
@@ -69,14 +68,6 @@ def test_other_lengths_of_the_same_model(key):
         alone, _ = ran(key, transformer, others)
         for a, b in zip(found, alone, strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tables")
-    with zipfile.ZipFile(os.path.join(HERE, "tables.zip")) as file:
-        file.extractall(folder)
-    return folder
 
 
 def test_tables(tables, transformer):

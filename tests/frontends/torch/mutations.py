@@ -124,34 +124,19 @@ def nodes(said):
 
 
 def taken(content, folder, name):
-    """Whether a mutant is refused, and if not how its run ends; what is neither is raised."""
+    """Returns how an exported program ends, as `ended` does."""
     import ngraph as ng
     import ngraph.transformers as ngt
-    from ngraph.errors import NgraphError
-    from ngraph.tools.models import drawn
-    from ngraph.verbs import UsageError
+    from tests.frontends.onnx.mutations import ended
 
     path = os.path.join(folder, "model.pt2")
     with open(path, "wb") as file:
         file.write(content)
-    try:
-        model = ng.torch.load(path, ngt.allocate_transformer(name))
-    except NgraphError:
-        return "refused"
-    try:
-        model.run(drawn(model, {}, 0))
-    except UsageError:
-        return "read"
-    except NgraphError:
-        return "refused in the run"
-    return "run"
+    return ended(lambda: ng.torch.load(path, ngt.allocate_transformer(name)))
 
 
 if __name__ == "__main__":
     sys.path.insert(0, ROOT)
     from tests.frontends.onnx import mutations
 
-    if sys.argv[1] == "--work":
-        mutations.work((int(sys.argv[2]), int(sys.argv[3])), sys.argv[4], list(sources()), (by_bytes, by_fields), taken, ".pt2")
-    else:
-        print(json.dumps(mutations.watch(int(sys.argv[1]), sys.argv[2], (), __file__), indent=1))
+    mutations.main(__file__, lambda files: list(sources()), (by_bytes, by_fields), taken, ".pt2")
