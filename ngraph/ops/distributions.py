@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ngraph.errors import ArgumentError
@@ -94,6 +95,17 @@ def _everywhere(x: Op) -> Op:
     return reduce.build(x, kind="min", axes=x.axes) if x.axes else x
 
 
+def _first_that_fits(draw: Callable[[], tuple[Op, Op]], done: Op, found: Op) -> Op:
+    """Returns `found` where `done` holds, elsewhere the number of the first try that fits. draw: whether a try fits, and its number."""
+
+    def more(carry: tuple[Op, Op]) -> tuple[Op, Op]:
+        done, found = carry
+        fits, number = draw()
+        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), number, found)
+
+    return while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, (done, found))[1]
+
+
 def _tail(axes: Axes, low: float, high: float, inner: DType, seed: int | None) -> Op:
     """Returns numbers from the standard normal distribution within 0 < low to high. Source: G. Marsaglia (1964).
 
@@ -101,17 +113,14 @@ def _tail(axes: Axes, low: float, high: float, inner: DType, seed: int | None) -
     """
     within = -math.expm1(-(high - low) * (high + low) / 2)
 
-    def more(carry: tuple[Op, Op]) -> tuple[Op, Op]:
-        done, found = carry
+    def draw() -> tuple[Op, Op]:
         u = uniform(axes, dtype=inner, seed=seed)
         kept = uniform(axes, dtype=inner, seed=None if seed is None else seed + 1)
         twice = log1p(u * -within) * -2.0
         z = twice / (sqrt(twice + low * low) + low) + low
-        fits = less(kept * z, low)
-        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), minimum(z, high), found)
+        return less(kept * z, low), minimum(z, high)
 
-    start = (filled(False, axes, dtypes.bool_), filled(0, axes, inner))
-    return while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, start)[1]
+    return _first_that_fits(draw, filled(False, axes, dtypes.bool_), filled(0, axes, inner))
 
 
 def truncated_normal(
@@ -166,18 +175,16 @@ def gamma(x: Any, shape: Any = 1.0, scale: float = 1.0, dtype: Any = dtypes.floa
     d = where(small, a + 1.0, a) - 1 / 3
     c = reciprocal(sqrt(d * 9.0))
 
-    def more(carry: tuple[Op, Op]) -> tuple[Op, Op]:
-        done, found = carry
+    def draw() -> tuple[Op, Op]:
         z = normal(axes, dtype=inner, seed=seed)
         u = maximum(uniform(axes, dtype=inner, seed=None if seed is None else seed + 1), _HALF_STEP[inner])
         t = c * z
         v = t * (t * (t + 3.0) + 3.0)  # (1 + t)³ - 1: differences of small numbers, as d times a number near 1 would lose all digits
         fits = logical_and(less(-1.0, t), less(log(u), z * z * 0.5 + d * (log1p(maximum(t, -0.999999)) * 3.0 - v)))
-        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), d * v + d, found)
+        return fits, d * v + d
 
     known = logical_and(less(0.0, a), less(a, math.inf))
-    start = (logical_not(known), where(less(a, 0.0), math.nan, a))  # 0 and infinity are drawn as they are
-    _, drawn = while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, start)
+    drawn = _first_that_fits(draw, logical_not(known), where(less(a, 0.0), math.nan, a))  # 0 and infinity are drawn as they are
     u = maximum(uniform(axes, dtype=inner, seed=None if seed is None else seed + 2), _HALF_STEP[inner])
     drawn = where(small, drawn * power(u, 1.0 / where(small, a, 1.0)), drawn)
     return cast(drawn * scale, dtype)
@@ -212,8 +219,7 @@ def _by_rejection(rate: Op, axes: Axes, seed: int | None) -> Op:
     inverse = 1.1239 + 1.1328 / (b - 3.4)
     share = 0.9277 - 3.6224 / (b - 2.0)
 
-    def more(carry: tuple[Op, Op]) -> tuple[Op, Op]:
-        done, found = carry
+    def draw() -> tuple[Op, Op]:
         u = uniform(axes, dtype=rate.dtype, seed=seed) - 0.5
         v = maximum(uniform(axes, dtype=rate.dtype, seed=None if seed is None else seed + 1), _HALF_STEP[rate.dtype])
         us = 0.5 - where(less(u, 0.0), -u, u)
@@ -221,18 +227,16 @@ def _by_rejection(rate: Op, axes: Axes, seed: int | None) -> Op:
         easy = logical_and(less(0.07, us), less(v, share))
         likely = less(log(v) + log(inverse) - log(a / (us * us) + b), k * logarithm - rate - lgamma(maximum(k, 0.0) + 1.0))
         fits = logical_and(less(-0.5, k), logical_or(easy, logical_and(less(0.013, us), likely)))
-        return logical_or(done, fits), where(logical_and(fits, logical_not(done)), k, found)
+        return fits, k
 
-    start = (filled(False, axes, dtypes.bool_), filled(0, axes, rate.dtype))
-    return while_loop(lambda carry: logical_not(_everywhere(carry[0])), more, start)[1]
+    return _first_that_fits(draw, filled(False, axes, dtypes.bool_), filled(0, axes, rate.dtype))
 
 
 def poisson(x: Any, rate: Any = 1.0, dtype: Any = dtypes.int32, seed: int | None = None) -> Op:
     """Returns random whole numbers from the Poisson distribution with this mean: how often something happens.
 
     x: axes, or a tensor whose axes are taken. rate: a number, at least 0, or a tensor that has some of the axes. seed: as in
-    `ng.uniform`. A rate in a tensor that is below 0 or NaN gives NaN, as an integer 0. It
-    has no derivative.
+    `ng.uniform`. A rate in a tensor that is below 0 or NaN gives NaN, as an integer 0. It has no derivative.
 
         >>> import ngraph as ng
         >>> ng.poisson("N=3", 2.5).axes.lengths
