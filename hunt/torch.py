@@ -26,6 +26,7 @@ torch.set_num_threads(1)
 
 MOST = 1e4  # the largest float that a value may hold: products of more of them leave float16
 ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+MOST_ULPS = 64  # of the largest element of a value, by which it may differ from eager's
 LAYOUTS = ("dense", "dense", "turned", "steps", "offset", "expanded")
 DTYPES = ("float32", "float32", "float32", "float32", "float64", "int64", "int32", "bool", "bfloat16", "float16", "uint8")
 
@@ -515,8 +516,8 @@ def called(f: Callable[..., Any], xs: list[torch.Tensor], gradient: bool) -> lis
     return [*(y.detach() for y in ys), *torch.autograd.grad(sum(sums), leaves, allow_unused=True)]
 
 
-def far(a: Any, b: Any, exact: Any) -> str | None:
-    """Returns how a result differs from eager's, further than it may; exact: eager's in float64."""
+def far(a: Any, b: Any, exact: Any, ulp: float) -> str | None:
+    """Returns how a result differs from eager's, further than it may. exact: eager's in float64. ulp: of the case's narrowest dtype."""
     if a is None or b is None:
         zero = a if b is None else b
         return None if zero is None or not zero.abs().max() > 0 else f"{a} for {b}"
@@ -534,7 +535,7 @@ def far(a: Any, b: Any, exact: Any) -> str | None:
     usual = exact.isfinite() & b.isfinite()
     size = float(exact[usual].abs().max()) if bool(usual.any()) else 1.0
     rounds = float((b - exact)[usual].abs().max()) if bool(usual.any()) else 0.0
-    near = 16 * rounds + ULP.get(exact.dtype, 0) + 1e-12 + size * far.ulps * far.ulp  # type: ignore[attr-defined]
+    near = 16 * rounds + ULP.get(exact.dtype, 0) + 1e-12 + size * MOST_ULPS * ulp
     wrong = usual & ~((a - b).abs() <= near)
     wrong |= (b.isnan() & exact.isnan() & ~a.isnan()) | (b.isinf() & exact.isinf() & (a != b))
     if not bool(wrong.any()):
@@ -543,14 +544,11 @@ def far(a: Any, b: Any, exact: Any) -> str | None:
     return f"{int(wrong.sum())} of {b.numel()} elements differ by more than {near:.3g}, first at {at}: {a[tuple(at)]} for {b[tuple(at)]}"
 
 
-far.ulps, far.ulp = 64, 2.0**-23  # type: ignore[attr-defined]
-
-
 def check(case: Case) -> str | None:
     """Returns how the compiled program differs from eager, or None."""
     steps, results = case["steps"], case["results"]
     narrow = [g["dtype"] for g in case["inputs"]] + [str(y["dtype"]) for s in steps for y in s[1] if isinstance(y, dict) and "dtype" in y]
-    far.ulp = max(ULP.get(getattr(torch, d), 2.0**-23) for d in ["float32", *narrow])  # type: ignore[attr-defined]
+    ulp = max(ULP.get(getattr(torch, d), 2.0**-23) for d in ["float32", *narrow])
 
     held: dict[str, Any] = {}
     exec("\n".join(function(case)), held)
@@ -585,7 +583,7 @@ def check(case: Case) -> str | None:
                     return None
                 raise
             for k, (a, b, c) in enumerate(zip(found, wanted, exact, strict=True)):
-                differs = far(a, b, c)
+                differs = far(a, b, c, ulp)
                 if differs:
                     kind = "result" if k < len(results) else "gradient" if case["gradient"] else "input"
                     return f"{kind} {k if k < len(results) else k - len(results)}, lengths {lengths}: {differs}"
