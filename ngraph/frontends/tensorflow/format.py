@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ngraph.errors import NgraphError, ParseError
 from ngraph.frontends.positional.formats import FileFacts, FileGraph, FileNode, Format, register
 
 if TYPE_CHECKING:
@@ -39,12 +38,8 @@ class Tensorflow(Format):
     def read(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str) -> Reader:
         """See `Format.read`."""
         file = room("saved").opened(source, self.tags)
-        try:
+        with room("saved").readable(file.name):
             made: Reader = room("reading").TensorflowReader(file, file.signature(self.signature), transformer, trainable, indices)
-        except NgraphError:
-            raise
-        except room("saved").DAMAGED as error:
-            raise ParseError(f"{file.name} cannot be read: {type(error).__name__}: {error}", fix="is the file damaged?") from error
         return made
 
     def facts(self, path: str) -> FileFacts:

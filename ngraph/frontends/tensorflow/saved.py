@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -256,6 +257,17 @@ def _members(collection: Any) -> list[str]:
     return [name for name in found if name]
 
 
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Raises ParseError where a damaged file makes this block raise an error of Python's."""
+    try:
+        yield
+    except NgraphError:
+        raise
+    except DAMAGED as error:
+        raise ParseError(f"{name} cannot be read: {type(error).__name__}: {error}", fix="is the file damaged?") from error
+
+
 def opened(source: Any, tags: Any = None, checkpoint: str | None = None) -> ModelFile:
     """Returns the model of a path, of bytes, or of a message of TensorFlow's own.
 
@@ -264,13 +276,8 @@ def opened(source: Any, tags: Any = None, checkpoint: str | None = None) -> Mode
     """
     if isinstance(source, ModelFile):
         return source
-    try:
+    with readable(os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the graph"):
         return _opened(source, tags, checkpoint)
-    except NgraphError:
-        raise
-    except DAMAGED as error:
-        name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the graph"
-        raise ParseError(f"{name} cannot be read: {type(error).__name__}: {error}", fix="is the file damaged?") from error
 
 
 def _opened(source: Any, tags: Any, checkpoint: str | None) -> ModelFile:
