@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.moving import broadcast_to, known, moveaxis, ravel, stack, transpose
 from ngraph.keras.reductions import axes_of
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply, size_of
-from ngraph.keras.traces import RUN_EAGERLY, VALUE_NEEDED, KerasTrace
+from ngraph.keras.traces import KerasTrace, NotTraceable
 
 # ---- slices -------------------------------------------------------------------------------------------------------------
 
@@ -86,9 +85,7 @@ def getitem(x: Any, key: Any) -> Any:
         places.append(len([i for i in items[:k] if i is None or isinstance(i, slice) or _is_array(i)]))
     indices = [convert_to_tensor(items[k]) for k in arrays]
     if builtins.any(i.dtype == bool for i in indices):
-        raise UnsupportedError(
-            "how many elements a mask takes is known only with its value", fix="use keras.ops.where, or run_eagerly=True"
-        )
+        raise NotTraceable("how many elements a mask takes is known only with its value", "use keras.ops.where, or run_eagerly=True")
     indices = list(broadcast_all([convert_to_tensor(i, "int32") for i in indices]))
     if len(places) == 1:
         return take(y, indices[0], axis=places[0])
@@ -168,7 +165,8 @@ def _wider(x: BackendTensor, indices: BackendTensor, axis: int) -> list[Any]:
     return [m if isinstance(n, int) and n == 1 and k != axis else n for k, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True))]
 
 
-def repeated(g: KerasTrace, t: Tensor, axis: int, times: int) -> Tensor:
+def repeated(g: KerasTrace, t: Tensor, axis: int, times: Any) -> Tensor:
+    times = size_of(times)
     t = Tensor(t.op, [*t.dims[: axis + 1], None, *t.dims[axis + 1 :]])
     shape = list(t.shape)
     wide = g.expanded(t, [*shape[: axis + 1], times, *shape[axis + 2 :]])
@@ -180,9 +178,11 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = ravel(x), 0
     axis = axes_of(x, axis)[0]
+    if isinstance(repeats, OpenLength):
+        return apply(repeated, x, axis=axis, times=repeats)
     times = convert_to_tensor(repeats)
     if times.t is not None:
-        raise UnsupportedError(VALUE_NEEDED, fix=RUN_EAGERLY)
+        raise NotTraceable
     many = times.array.ravel()
     if len(many) == 1:
         return apply(repeated, x, axis=axis, times=int(many[0]))

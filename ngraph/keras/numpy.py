@@ -12,7 +12,6 @@ from keras.src.backend.common import standardize_dtype
 from keras.src.backend.common.backend_utils import vectorize_impl
 from keras.src.backend.common.dtypes import result_type
 
-from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import elementwise as el
@@ -31,7 +30,7 @@ from ngraph.keras.reductions import any as any_of
 from ngraph.keras.reductions import argsort, axes_of, flip, mean
 from ngraph.keras.reductions import sum as sum_of
 from ngraph.keras.tensors import BackendTensor, apply
-from ngraph.keras.traces import RUN_EAGERLY, VALUE_NEEDED, KerasTrace
+from ngraph.keras.traces import VALUE_NEEDED, KerasTrace, NotTraceable
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops import elementwise as e
 from ngraph.ops.activations import clip_record
@@ -250,7 +249,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     elif minlength:
         many = minlength
     else:
-        raise UnsupportedError("the number of bins is known only with the values", fix="give minlength=")
+        raise NotTraceable("the number of bins is known only with the values", "give minlength=")
     dtype = "int32" if weights is None else convert_to_tensor(weights).dtype
     hot = nn.one_hot(x, many, dtype=dtype)
     if weights is not None:
@@ -271,10 +270,10 @@ def corrcoef(x: Any) -> Any:
 
 
 def by_numpy(name: str, function: Callable[..., Any], *values: Any, **static: Any) -> Any:
-    """Returns a NumPy function of tensors whose values are known. Raises UnsupportedError while a computation is read."""
+    """Returns a NumPy function of tensors whose values are known. Raises NotTraceable while a computation is read."""
     xs = [convert_to_tensor(v) if v is not None else None for v in values]
     if builtins.any(x is not None and x.t is not None for x in xs):
-        raise UnsupportedError(f"keras.ops.{name}: {VALUE_NEEDED}", fix=RUN_EAGERLY)
+        raise NotTraceable(f"keras.ops.{name}: {VALUE_NEEDED}")
     found = function(*[None if x is None else x.array for x in xs], **static)
     return tuple([BackendTensor(np.asarray(v)) for v in found]) if isinstance(found, tuple) else BackendTensor(np.asarray(found))
 

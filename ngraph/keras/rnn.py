@@ -39,35 +39,27 @@ def rnn(
         mask = cast(mask, "bool")
         mask = numpy.expand_dims(mask, -1) if mask.ndim == 2 else mask
         mask = mask if time_major else _turned(mask)
-    constants = list(constants or [])
     states = tree.map_structure(convert_to_tensor, list(initial_states))
 
     def fitted(m: Any, x: Any) -> Any:
         return numpy.reshape(m, (*m.shape, *[1] * (x.ndim - m.ndim))) if x.ndim > m.ndim else m
 
-    first: list[Any] = []  # the output before the first step, where the cell's output is not state of it
-
     def step(carry: Any, slices: Any) -> Any:
-        x, m = slices if mask is not None else (slices, None)
-        before, last = carry if mask is not None else (carry, None)
-        output, after = step_function(x, [*before, *constants])
-        if m is None:
+        if mask is None:
+            output, after = step_function(slices, [*carry, *(constants or ())])
             return list(after), output
-        keep = m
+        (before, last), (x, keep) = carry, slices
+        output, after = step_function(x, [*before, *(constants or ())])
         kept = tree.map_structure(lambda o, p: numpy.where(fitted(keep, o), o, p), output, last)
         shown = tree.map_structure(lambda o: numpy.where(fitted(keep, o), o, numpy.zeros_like(o)), output) if zero_output_for_mask else kept
         after = tree.map_structure(lambda s, n: numpy.where(fitted(keep, s), n, s), list(before), list(after))
         return (after, kept), shown
 
-    xs = (inputs, mask) if mask is not None else inputs
+    carry: Any = states
     if mask is not None:
-        at_first = tree.map_structure(lambda x: x[0], inputs)
-        output, _ = step_function(at_first, [*states, *constants])
-        first = tree.map_structure(numpy.zeros_like, output)
-        carry: Any = (states, first)
-    else:
-        carry = states
-    carry, outputs = scan(step, carry, xs, reverse=go_backwards)
+        output, _ = step_function(tree.map_structure(lambda x: x[0], inputs), [*states, *(constants or ())])
+        carry = (states, tree.map_structure(numpy.zeros_like, output))
+    carry, outputs = scan(step, carry, inputs if mask is None else (inputs, mask), reverse=go_backwards)
     new_states = carry[0] if mask is not None else carry
     if go_backwards:
         outputs = tree.map_structure(lambda y: numpy.flip(y, 0), outputs)

@@ -10,13 +10,13 @@ from keras.src import tree
 from keras.src.backend.common import KerasVariable
 
 from ngraph.config import config
-from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import Inside
 from ngraph.keras import core
 from ngraph.keras.tensors import BackendTensor, lifted, transformer, whole
-from ngraph.keras.traces import KerasTrace, LengthNeeded, TraceScope, reading
+from ngraph.keras.traces import KerasTrace, LengthNeeded, NotTraceable, TraceScope, reading
 from ngraph.op_graph.op import ordered
+from ngraph.warn import warn
 
 BATCH = "batch"  # the name of the axis of dim 0 of all data
 MOST_READINGS = 8  # of one call: each makes one more length fixed
@@ -114,16 +114,18 @@ class CompiledFunction:
     """A function of nests of tensors that is read and compiled once for each form of its arguments.
 
     Variables that it reads are further arguments, those that it assigns are written in place. open_batch: dim 0 of all arguments that have
-    the length of the first one's stays open, so that other lengths need no other computation. on: the transformer's name.
-    compilations: how often it was read.
+    the length of the first one's stays open, so that other lengths need no other computation. on: the transformer's name. compilations: how
+    often it was read. at_once: what cannot be read runs op by op, with a warning; else NotTraceable is raised.
     """
 
-    def __init__(self, function: Callable[..., Any], on: str = "cpu", open_batch: bool = False):
-        self.function, self.on, self.open_batch = function, on, open_batch
+    def __init__(self, function: Callable[..., Any], on: str = "cpu", open_batch: bool = False, at_once: bool = False):
+        self.function, self.on, self.open_batch, self.at_once = function, on, open_batch, at_once
         self.made: dict[Any, list[CompiledReading]] = {}
-        self.compilations = 0
+        self.compilations, self.runs_at_once = 0, False
 
     def __call__(self, *args: Any) -> Any:
+        if self.runs_at_once:
+            return self.function(*tree.map_structure(lambda x: None if x is None else core.convert_to_tensor(x), args))
         arrays: list[Any] = []
         form = form_of(args, arrays)
         if reading() is not None or any(isinstance(a, BackendTensor) for a in arrays):
@@ -136,7 +138,19 @@ class CompiledFunction:
         for step in (*steps, *(fixed or ())):
             if step.holds(lengths):
                 return step(arrays)
-        step, was_fixed = self._read(arrays, args, batch)
+        try:
+            step, was_fixed = self._read(arrays, args, batch)
+        except NotTraceable as error:
+            if not self.at_once:
+                raise
+            cause: Any = error
+            while isinstance(cause.__context__, NotTraceable):  # the layers that it passed have each made a longer one of it
+                cause = cause.__context__
+            where = tuple(error.message.splitlines()[: cause is not error])
+            message = f"{self.function.__name__} runs op by op, much slower than compiled: {cause.message}"
+            warn(message, details=where, fix=cause.fix, line=cause.line)
+            self.runs_at_once = True
+            return self(*args)
         if was_fixed:
             self.made.setdefault((form, shapes, batch), []).append(step)
         else:
@@ -156,12 +170,10 @@ class CompiledFunction:
                 fixed |= error.names
                 continue
             except Inside:
-                raise UnsupportedError(
-                    "a loop or a branch of the model changes the shape or the dtype of what it carries", fix="compile with run_eagerly=True"
-                ) from None
+                raise NotTraceable("a loop or a branch of the model changes the shape or the dtype of what it carries") from None
             self.compilations += 1
             return step, bool(fixed)
-        raise UnsupportedError("the model needs the values of lengths that are computed", fix="compile with run_eagerly=True")
+        raise NotTraceable("the model needs the values of lengths that are computed")
 
 
 def jit(function: Callable[..., Any], open_batch: bool = False) -> CompiledFunction:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor
-from ngraph.keras.traces import RUN_EAGERLY, VALUE_NEEDED, KerasTrace, TraceScope, record, traces
+from ngraph.keras.traces import KerasTrace, NotTraceable, TraceScope, record, traces
 from ngraph.op_graph.expr import Expr, ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
@@ -157,7 +157,7 @@ class BackendTensor:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.t is not None:
-            raise UnsupportedError(VALUE_NEEDED, fix=RUN_EAGERLY)
+            raise NotTraceable
         a = self.array if dtype is None else self.array.astype(dtype, copy=False)
         if copy or a is not self.array:
             return a.copy() if a is self.array else a

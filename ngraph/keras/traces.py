@@ -23,6 +23,13 @@ VALUE_NEEDED = "the value of a tensor is needed while a computation is being rea
 RUN_EAGERLY = "compute it by keras.ops, or compile the model with run_eagerly=True"
 
 
+class NotTraceable(UnsupportedError):
+    """A function that cannot be read as a computation, but can run op by op."""
+
+    def __init__(self, message: str = VALUE_NEEDED, fix: str = RUN_EAGERLY):
+        super().__init__(message, fix=fix)
+
+
 class LengthNeeded(BaseException):
     """These axes must have known lengths: the function is read again with them. No Exception: Keras rewrites those that pass its layers."""
 
@@ -60,7 +67,7 @@ class KerasTrace(ModelTrace):
 
     def known(self, v: Any) -> Any:
         if isinstance(v, Tensor):
-            raise UnsupportedError(VALUE_NEEDED, fix=RUN_EAGERLY)
+            raise NotTraceable
         return super().known(v)
 
     def holes_of(self, shape: Sequence[Any], dtype: Any, axes: Sequence[Any] = ()) -> tuple[Op, Tensor]:
@@ -87,7 +94,7 @@ class KerasTrace(ModelTrace):
 
 
 def _refused(*_: Any) -> Any:
-    raise UnsupportedError(VALUE_NEEDED, fix=RUN_EAGERLY)
+    raise NotTraceable
 
 
 class TapeRecord(NamedTuple):

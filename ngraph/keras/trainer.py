@@ -18,7 +18,7 @@ from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
 from ngraph.keras import numpy
-from ngraph.keras.convert import convert_to_tensor, is_tensor
+from ngraph.keras.convert import is_tensor
 from ngraph.keras.gradients import value_and_grad
 from ngraph.keras.loops import scan
 from ngraph.keras.steps import CompiledFunction
@@ -35,6 +35,13 @@ class NgraphTrainer(base_trainer.Trainer):
         self.train_function: Any = None
         self.test_function: Any = None
         self.predict_function: Any = None
+
+    def _resolve_auto_jit_compile(self) -> str:
+        return "auto"  # steps that can be compiled are, whatever XLA can
+
+    @base_trainer.Trainer.jit_compile.setter
+    def jit_compile(self, value: Any) -> None:
+        self._jit_compile = value
 
     # ---- steps
     def _output_for(self, x: Any, training: bool) -> Any:
@@ -95,16 +102,13 @@ class NgraphTrainer(base_trainer.Trainer):
                 return tree.map_structure(lambda y: numpy.reshape(y, (-1, *y.shape[2:])), found)
             return tree.map_structure(lambda y: y[-1], found)
 
-        if self.run_eagerly:
-            run: Callable[..., Any] = lambda data: one(tree.map_structure(lambda x: None if x is None else convert_to_tensor(x), data))
-            loop = None
-        else:
-            on = "cpu" if self.jit_compile else "direct"
-            run = CompiledFunction(one, on, open_batch=True)
-            loop = CompiledFunction(several, on, open_batch=True)
+        one.__name__ = several.__name__ = step.__name__
+        on = "cpu" if self.jit_compile else "direct"
+        run, loop = [CompiledFunction(f, on, open_batch=True, at_once=self.jit_compile is not True) for f in (one, several)]
+        run.runs_at_once = loop.runs_at_once = self.run_eagerly
 
         def call(batches: Sequence[Any]) -> Any:
-            if loop is not None and len(batches) > 1 and len({_shapes(b) for b in batches}) == 1:
+            if not loop.runs_at_once and len(batches) > 1 and len({_shapes(b) for b in batches}) == 1:
                 return loop(*batches)
             found = [run(data) for data in batches]
             return found[-1] if not joined or len(found) == 1 else tree.map_structure(lambda *ys: numpy.concatenate(ys), *found)
@@ -230,16 +234,8 @@ class NgraphTrainer(base_trainer.Trainer):
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         if self._eval_epoch_iterator is None:
             self._eval_epoch_iterator = self._batches(x, y, sample_weight, batch_size, steps)
-        logs = self.evaluate(
-            x=x,
-            y=y,
-            sample_weight=sample_weight,
-            batch_size=batch_size,
-            steps=steps,
-            callbacks=callbacks,
-            return_dict=True,
-            _use_cached_eval_dataset=True,
-        )
+        more: Any = {"sample_weight": sample_weight, "callbacks": callbacks, "return_dict": True, "_use_cached_eval_dataset": True}
+        logs = self.evaluate(x, y, batch_size, steps=steps, **more)
         return {f"val_{name}": value for name, value in logs.items()}
 
     @traceback_utils.filter_traceback
@@ -286,9 +282,7 @@ class NgraphTrainer(base_trainer.Trainer):
         """Returns the predictions for all batches as NumPy arrays."""
         iterator = self._batches(x, None, None, batch_size, steps)
         if not all(layer.built for layer in self._flatten_layers()):
-            for _, _, batches in iterator:
-                self._build_on(batches[0])
-                break
+            self._build_on(next(iter(iterator))[2][0])
             iterator.reset()
         callbacks = self._listed(callbacks, iterator, verbose, 1, False)
         self.make_predict_function()
@@ -314,10 +308,7 @@ class NgraphTrainer(base_trainer.Trainer):
         if class_weight is None:
             return sample_weight
         if sample_weight is not None:
-            raise ValueError(
-                "Arguments `sample_weight` and `class_weight` cannot be specified at the same time. "
-                f"Received: sample_weight={sample_weight}, class_weight={class_weight}"
-            )
+            raise ValueError("Arguments `sample_weight` and `class_weight` cannot be specified at the same time.")
         return data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
 
     def _logged(self, logs: Any, return_dict: bool) -> Any:

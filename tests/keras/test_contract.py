@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ngraph.keras  # noqa: F401
-from ngraph.errors import NgraphError
+from ngraph.errors import NgraphError, NgraphWarning
 
 import keras  # isort: skip  # behind ngraph.keras
 from keras import layers, ops  # isort: skip
@@ -145,3 +145,46 @@ def test_a_metric_that_counts_elements_of_an_open_batch():
     loss, score = made.evaluate(X[:10], Y[:10], batch_size=BATCH, verbose=0)
     error = X[:10] @ np.ones((3, 1)) - Y[:10]
     np.testing.assert_allclose([loss, score], [np.mean(error**2), 1 - np.mean(error**2) / np.var(Y[:10])], rtol=1e-5)
+
+
+PICTURES = RNG.uniform(size=(6, 12, 10, 3)).astype("float32")
+
+
+def of_pictures(layer, **compiled):
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential([keras.Input((12, 10, 3)), layer, layers.GlobalAveragePooling2D(), layers.Dense(2)])
+    made.compile("sgd", "mse", **compiled)
+    return made
+
+
+@pytest.mark.parametrize("compiled", [{}, {"jit_compile": False}, {"steps_per_execution": 2}])
+def test_a_layer_that_needs_values_trains_op_by_op_with_one_warning(compiled):
+    made = of_pictures(layers.RandomCrop(8, 7), **compiled)
+    with pytest.warns(NgraphWarning, match="train_step runs op by op") as warned:
+        history = made.fit(PICTURES, np.zeros((6, 2), "float32"), batch_size=2, epochs=3, verbose=0).history["loss"]
+    assert history[-1] < history[0] and len([w for w in warned if w.category is NgraphWarning]) == 1
+    assert made.train_function.compiled[0].compilations == 0 and made.predict(PICTURES, verbose=0).shape == (6, 2)
+
+
+def test_a_step_that_was_asked_to_be_compiled_is_refused_where_it_cannot_be():
+    with pytest.raises(NgraphError, match="the value of a tensor is needed"):
+        of_pictures(layers.RandomCrop(8, 7), jit_compile=True).fit(PICTURES, np.zeros((6, 2), "float32"), verbose=0)
+
+
+@pytest.mark.parametrize(
+    "layer", [layers.RandomPerspective(0.2), layers.RandomRotation(0.1), layers.RandomZoom(0.1), layers.RandomShear(0.1)]
+)
+def test_layers_that_xla_does_not_take_are_compiled(layer):
+    made = of_pictures(layer)
+    made.fit(PICTURES, np.zeros((6, 2), "float32"), batch_size=4, verbose=0)
+    assert made.train_function.compiled[0].compilations == 1 and made.train_function.compiled[0].on == "cpu"
+
+
+def test_repeats_of_an_open_length():
+    class Repeated(layers.Layer):
+        def call(self, x):
+            return ops.reshape(ops.repeat(ops.ones((2, 3)), ops.shape(x)[0], axis=0), (2, -1, 3))[0] * x
+
+    made = keras.Sequential([keras.Input((3,)), Repeated()])
+    for n in (12, 5, 1):
+        np.testing.assert_array_equal(made.predict(X[:n], verbose=0), X[:n])
