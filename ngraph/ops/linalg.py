@@ -29,8 +29,9 @@ from ngraph.ops.factorisation import Matrices, beside, renamed
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import broadcast, iota
-from ngraph.ops.reduce import max, min, prod, sum
+from ngraph.ops.reduce import min, prod, sum
 from ngraph.ops.state import parts
+from ngraph.ops.statistics import largest_size
 
 __all__ = (
     "cholesky",
@@ -332,6 +333,7 @@ def matrix_power(x: Any, n: int, rows: Any, columns: Any) -> Op:
 @checked
 def matrix_norm(x: Any, rows: Any, columns: Any, ord: Any = "fro") -> Op:
     """Returns the norms of matrices: `fro`, `nuc`, 1 and inf (the largest sum of a column, a row), 2, or -1, -2, -inf (the smallest).
+    Those of matrices without elements are 0, but infinity for -1, -2 and -inf.
 
     >>> a = ng.constant([[3.0, 0.0], [0.0, 4.0]], "i=2 j=2")
     >>> float(ng.function(ng.linalg.matrix_norm(a, "i", "j"))())
@@ -342,9 +344,10 @@ def matrix_norm(x: Any, rows: Any, columns: Any, ord: Any = "fro") -> Op:
         return sqrt(sum(m.x * m.x, reduction_axes=[m.rows, m.columns]))
     if ord in (1, -1, float("inf"), -float("inf")):
         first, second = (m.rows, m.columns) if abs(ord) == 1 else (m.columns, m.rows)
-        return (max if ord > 0 else min)(sum(absolute(m.x), reduction_axes=[first]), reduction_axes=[second])
+        sums = sum(absolute(m.x), reduction_axes=[first])
+        return largest_size(sums, [second]) if ord > 0 else min(sums, reduction_axes=[second])
     if ord in ("nuc", 2, -2):
         _, s, _ = svd(m.x, m.rows, m.columns)
         inner = [a for a in s.axes if a not in m.x.axes]
-        return {"nuc": sum, 2: max, -2: min}[ord](s, reduction_axes=inner)
+        return largest_size(s, inner) if ord == 2 else {"nuc": sum, -2: min}[ord](s, reduction_axes=inner)
     raise ArgumentError(f"linalg.matrix_norm: there is no norm {ord!r}", fix="one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf")

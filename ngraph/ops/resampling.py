@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, GraphError
+from ngraph.errors import ArgumentError, AxisError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, make_axis
@@ -178,15 +178,40 @@ def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
 
 
 _METHODS = ("nearest", "linear", "cubic")
+_OTHER_LENGTHS = (*_METHODS, "nearest-exact", "area")
+
+
+def _rows_read(size: int, many: int, method: str, align_corners: bool, antialias: bool) -> tuple[Any, Any]:
+    """Returns the elements that each of `many` elements reads of an axis of `size`, and their weights."""
+    o = np.arange(many)
+    if method in ("nearest", "nearest-exact"):
+        start = np.float32(0.5 if method == "nearest-exact" else 0.0)
+        near = np.minimum(np.floor((o.astype(np.float32) + start) * np.float32(size / many)), size - 1).astype(int)
+        return near[:, None], np.ones((many, 1))
+    if method == "area":
+        first, last = o * size // many, -(-(o + 1) * size // many)
+        near = first[:, None] + np.arange((last - first).max())
+        inside = near < last[:, None]
+        return near, inside / (last - first)[:, None]
+    kernel, reach = (hat, 1) if method == "linear" else (cubic(-0.5 if antialias else -0.75), 2)
+    if not antialias:
+        return kernel_weights(places("align_corners" if align_corners else "half_pixel", size, many, many / size), kernel, reach, 1.0)
+    if align_corners:  # PyTorch takes the step between corners, and centers as without them
+        step = (size - 1) / (many - 1) if many > 1 else 0.0
+        near, w = kernel_weights((o + 0.5) * step - 0.5, kernel, reach, 1 / step if step else 1.0)
+    else:
+        near, w = kernel_weights(places("half_pixel", size, many, many / size), kernel, reach, many / size)
+    w = np.where((near >= 0) & (near < size), w, 0)  # only elements inside have weight
+    return near, w / w.sum(1, keepdims=True)
 
 
 def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", align_corners: bool = False, antialias: bool = False) -> Op:
     """Returns `x` with axes of other lengths, {"H": 56, "W": 56}; they keep their names. Values are those of PyTorch's `interpolate`.
 
-    method: `nearest`, `linear` (bilinear of two axes) or `cubic`. align_corners: the first and last elements stay in place; else elements
-    are squares of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Integers are rounded.
-    With both, element k of the result is read at k s, where s = (size - 1) / (many - 1), so that the corners stay; PyTorch reads at
-    (k + 0.5) s - 0.5, which is (s - 1) / 2 elements further on.
+    method: `nearest` or `nearest-exact` (the element under the middle), `linear` (bilinear of two axes), `cubic`, or `area`, the mean of
+    all elements that an element of the result covers. align_corners: the first and last elements stay in place; else elements are squares
+    of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Both are of `linear` and `cubic`;
+    with both, element k of the result lies at (k + 0.5) s - 0.5, where s = (size - 1) / (many - 1). Integers are rounded.
     Raises AxisError where a length is not known, or 0.
 
         >>> import ngraph as ng
@@ -194,9 +219,12 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
         >>> executor(ng.interpolate(ng.constant([0.0, 4.0], "H=2"), {"H": 5}, align_corners=True))()
         array([0., 1., 2., 3., 4.])
     """
-    one_of("interpolate", "method", method, _METHODS)
+    one_of("interpolate", "method", method, _OTHER_LENGTHS)
+    if (align_corners or antialias) and method not in ("linear", "cubic"):
+        which = "align_corners" if align_corners else "antialias"
+        raise ArgumentError(f"interpolate: {which} is of the methods linear and cubic, not of {method}", fix=f"leave out {which}")
     x = as_op(x)
-    if x.dtype.kind == "bool" or method != "nearest" and not x.dtype.is_float and not x.dtype.is_integer:
+    if x.dtype.kind == "bool" or not method.startswith("nearest") and not x.dtype.is_float and not x.dtype.is_integer:
         (x,), _ = floating((x,), {})
     wanted = {find_axis(x, name, "interpolate"): many for name, many in lengths.items()}
     for axis in [a for a in x.axes if a in wanted]:  # the last axis last: passes along the others read and write whole rows
@@ -206,19 +234,10 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
         order = [axis.resized(many) if a == axis else a for a in x.axes]
         if size == many:
             continue
-        if method == "nearest":
-            if many % size == 0:
-                x = read(x, order, {axis: Idx(axis.resized(many)) // (many // size)})
-                continue
-            near = np.minimum(np.floor(np.arange(many) * np.float32(size / many)), size - 1).astype(int)[:, None]
-            w = np.ones((many, 1))
-        else:
-            at = places("align_corners" if align_corners else "half_pixel", size, many, many / size)
-            kernel, reach = (hat, 1) if method == "linear" else (cubic(-0.5 if antialias else -0.75), 2)
-            near, w = kernel_weights(at, kernel, reach, many / size if antialias else 1.0)
-            if antialias:  # only elements inside have weight
-                w = np.where((near >= 0) & (near < size), w, 0)
-                w = w / w.sum(1, keepdims=True)
+        if method.startswith("nearest") and many % size == 0:
+            x = read(x, order, {axis: Idx(axis.resized(many)) // (many // size)})
+            continue
+        near, w = _rows_read(size, many, method, align_corners, antialias)
         out = make_axis(many, name=f"{axis.name}_resized")
         y = mixed(x, axis, out, near, w)
         new = axis.resized(many)

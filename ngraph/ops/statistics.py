@@ -92,10 +92,20 @@ def std(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: fl
     return made if out_axes is None else in_order(made, out_axes)
 
 
+def largest_size(x: Op, axes: Any) -> Op:
+    """Returns the largest of sizes, which are 0 or more, along these axes; of nothing 0."""
+    found = reduce.build(x, kind="max", axes=own_axes(x, axes, "max"))
+    lengths = [a.length for a in axes]
+    if None not in lengths and 0 not in lengths:
+        return found
+    return where(equal(count(axes), 0.0), 0.0, found)
+
+
 def norm(x: Any, p: float = 2, reduction_axes: Any = None, out_axes: Any = None) -> Op:
     """Returns the p-norm: the sum of |x| to the p, to the power of 1 / p. Integers and bool become float32.
 
-    p: 2 for the Euclidean length; infinity for the largest |x|, -infinity for the smallest, 0 for how many are not 0. Axes as in `ng.sum`.
+    p: 2 for the Euclidean length; infinity for the largest |x|, -infinity for the smallest, 0 for how many are not 0. Of nothing 0, and
+    infinity where p is negative. Axes as in `ng.sum`.
     The derivative of the Euclidean length is 0 where it is 0. `ng.L2_norm` adds an epsilon.
 
         >>> import ngraph as ng
@@ -108,7 +118,7 @@ def norm(x: Any, p: float = 2, reduction_axes: Any = None, out_axes: Any = None)
 
     def made(x: Op) -> Op:
         if math.isinf(p):
-            return reduce.build(absolute(x), kind="max" if p > 0 else "min", axes=gone)
+            return largest_size(absolute(x), gone) if p > 0 else reduce.build(absolute(x), kind="min", axes=gone)
         if p == 0:
             return reduce.build(cast(not_equal(x, 0.0), x.dtype), kind="add", axes=gone)
         if p in (1, 2):
@@ -383,19 +393,18 @@ def searchsorted(ordered: Any, values: Any, axis: Axis | str | None = None, side
         inner = make_axis(name=f"{along.name}_sorted").resized(along.size)
         rows, along = map_roles(rows, {along: inner}), inner
     n = along.length
-    if n is None:
-        raise AxisError(f"searchsorted: the length of {along!r} is not known", fix="give it")
+    many = count((along,), dtypes.int32) if n is None else n
     axes = [*v.axes, *(a for a in rows.axes if a != along and a not in v.axes)]
     at = filled(0, axes, dtypes.int32)
-    step = 1 << max(n.bit_length() - 1, 0)
-    while step and n:  # `at` elements stand in front; more, by halves
-        probe = gather(rows, at + (step - 1), axes=(along,), mode="clip")
+    step = 1 << (30 if n is None else max(n.bit_length() - 1, 0))
+    while step and n != 0:  # `at` elements stand in front; more, by halves
+        probe = gather(rows, at + (step - 1), axes=(along,), mode="fill" if n is None else "clip")
         smaller = less(probe, v) if side == "left" else less_equal(probe, v)
         if v.dtype.is_float:
             smaller = logical_or(
                 smaller, logical_and(isnan(v), logical_not(isnan(probe)) if side == "left" else filled(True, (), dtypes.bool_))
             )
-        inside = less_equal(at + step, n)
+        inside = less_equal(at + step, many)
         at = where(logical_and(smaller, inside), at + step, at)
         step >>= 1
     return at

@@ -87,33 +87,26 @@ row(
 
 # ---- other lengths ----------------------------------------------------------------------------------------------------
 
-TORCH = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
-for _method in ("nearest", "linear", "cubic"):
-    for _h, _w in ((11, 10), (3, 4)):
-        for _corners in (False, True)[: 1 + (_method != "nearest")]:
+TORCH = {"nearest": "nearest", "nearest-exact": "nearest-exact", "area": "area", "linear": "bilinear", "cubic": "bicubic"}
+EDGED = [(corners, antialias) for corners in (False, True) for antialias in (False, True)]
+for _method in TORCH:
+    for _h, _w in ((11, 10), (3, 4), (1, 3), (6, 2)):
+        for _corners, _antialias in EDGED if _method in ("linear", "cubic") else EDGED[:1]:
+            _more = {"align_corners": _corners, "antialias": _antialias} if _method in ("linear", "cubic") else {}
 
-            def sampled(x, method=_method, h=_h, w=_w, corners=_corners):
-                return F.interpolate(x, (h, w), mode=TORCH[method], align_corners=corners if method != "nearest" else None)
+            def sampled(x, method=_method, h=_h, w=_w, more=_more):
+                return F.interpolate(x, (h, w), mode=TORCH[method], **more)
 
             row(
-                f"interpolate {_method} to {_h} x {_w}{', corners' * _corners}",
+                f"interpolate {_method} to {_h} x {_w}{', corners' * _corners}{', antialias' * _antialias}",
                 ["N C=2 H W"],
-                lambda x, method=_method, h=_h, w=_w, corners=_corners: ng.interpolate(x, {"H": h, "W": w}, method, corners),
+                lambda x, method=_method, h=_h, w=_w, more=_more: ng.interpolate(x, {"H": h, "W": w}, method, **more),
                 lambda x, f=sampled: f(torch.tensor(x)).numpy(),
                 torch=sampled,
                 dtypes=SINGLE,
-                ulp=40,
+                ulp=60,
                 lengths=(),
             )
-row(
-    "interpolate with antialiasing",
-    ["N C=2 H=9 W"],
-    lambda x: ng.interpolate(x, {"H": 4, "W": 3}, antialias=True),
-    lambda x: F.interpolate(torch.tensor(x), (4, 3), mode="bilinear", antialias=True).numpy(),
-    dtypes=SINGLE,
-    ulp=60,
-    lengths=(),
-)
 
 for _many in (20, 15, 6, 13):  # places that repeat after 2, 3, 3 and 13 outputs
 

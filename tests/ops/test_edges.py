@@ -100,3 +100,28 @@ def test_a_median_of_nothing_is_nan(length):
     with ngt.make_transformer() as transformer:
         found = transformer.computation([ng.median(x, "H"), ng.quantile(x, 0.2, "H", method="lower")], x)(np.zeros((2, 0)))
     np.testing.assert_array_equal(found, np.full((2, 2), nan))
+
+
+@pytest.mark.parametrize("length", ["0", "?"])
+def test_norms_of_nothing_are_0(length):
+    x = ng.placeholder(f"N=2 H={length}", dtype="float64")
+    norms = [ng.norm(x, p, "H") for p in (1, 2, 3, inf)]
+    with ngt.make_transformer() as transformer:
+        found = transformer.computation([*norms, ng.norm(x, -inf, "H")], x)(np.zeros((2, 0)))
+        np.testing.assert_array_equal(found, [[0, 0]] * 4 + [[inf, inf]])
+        if length == "0":
+            a = ng.placeholder("N=2 H=0 W=0", dtype="float64")
+            orders = ["fro", "nuc", 1, 2, inf]
+            found = transformer.computation([ng.linalg.matrix_norm(a, "H", "W", p) for p in orders], a)(np.zeros((2, 0, 0)))
+            np.testing.assert_array_equal(found, [[torch.linalg.matrix_norm(torch.zeros(0, 0), p)] * 2 for p in orders])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_places_in_a_sorted_tensor_of_open_length(side):
+    rows, values = ng.placeholder("H=?", dtype="float64"), ng.placeholder("N=?", dtype="float64")
+    with ngt.make_transformer() as transformer:
+        f = transformer.computation(ng.searchsorted(rows, values, side=side), rows, values)
+        for n in (0, 1, 2, 7, 64, 65):
+            held = np.sort(np.round(np.random.default_rng(n).normal(size=n) * 3))
+            asked = np.concatenate([held, held + 0.5, [-inf, inf, nan]])
+            np.testing.assert_array_equal(f(held, asked), np.searchsorted(held, asked, side))

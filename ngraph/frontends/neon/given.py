@@ -40,6 +40,11 @@ def has_targets(data: Any) -> bool:
     return isinstance(data, (Batches, Mapping)) or is_frame(data) or is_loader(data)
 
 
+def are_sets(data: Any) -> bool:
+    """Whether the data are several sets by name: iterators, loaders, or pairs (x, y)."""
+    return isinstance(data, Mapping) and bool(data) and all(isinstance(own, (Batches, tuple)) or is_loader(own) for own in data.values())
+
+
 def narrowed(array: np.ndarray, what: str) -> np.ndarray:
     """Returns an array of at most 32 bits an element. Raises ArgumentError for whole numbers that do not fit, or no numbers."""
     if array.dtype.kind not in "biuf":

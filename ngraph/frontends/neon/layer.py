@@ -190,9 +190,14 @@ class Layer(Checked, SubGraph):
         labels = list(dict.fromkeys(path.rpartition("/")[2] for path in self.paths()))
         meant = nearest(name, [*labels, *(n for n in dir(self) if not n.startswith("_"))])
         known = f"its weights are {', '.join(labels)}" if labels else "it has no weights before its first call"
-        raise UnknownName(
-            f"{type(self).__name__} has no attribute {name!r}; {known}", fix=f"take .{meant}" if meant else "call it first, or see paths()"
-        )
+        if name.endswith("_init") and getattr(self, "reset_cells", None):
+            known, meant = "with reset_cells=True each call begins at zeros", None
+            fix = f"{type(self).__name__}(..., reset_cells=False) keeps the state, as {name}"
+        elif meant:
+            fix = f"take .{meant}"
+        else:
+            fix = "see paths()" if labels else "call it first"
+        raise UnknownName(f"{type(self).__name__} has no attribute {name!r}; {known}", fix=fix)
 
     def _labelled(self, label: str) -> list[Op]:
         """Returns the variables, and the carried states of training, of this label: its own, else those of layers below."""

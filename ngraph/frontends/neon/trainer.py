@@ -32,7 +32,7 @@ from ngraph.frontends.neon.costs import Cost
 from ngraph.frontends.neon.data.buckets import BucketIterator
 from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, computed_labels, labels_in, predictions_in
-from ngraph.frontends.neon.given import batches_of, has_targets, held_out, is_frame
+from ngraph.frontends.neon.given import are_sets, batches_of, has_targets, held_out, is_frame
 from ngraph.frontends.neon.initializers import current_seed
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
@@ -95,6 +95,14 @@ def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
             fix=f"pass a dict with {', '.join(map(repr, keys))}",
         )
     return [batch[k] for k in keys]
+
+
+def _with_examples(who: str, data: Batches) -> Batches:
+    """Returns the data. Raises ArgumentError where they are arrays of no examples."""
+    if isinstance(data, ArrayIterator) and not data.ndata:
+        shapes = ", ".join(f"{key} {array.shape}" for key, array in data.arrays.items())
+        raise refuse(who, f"there are no examples: {shapes}", "pass arrays with at least one row")
+    return data
 
 
 def _chosen(what: str, names: Any, placeholders: Mapping[str, Op]) -> Any:
@@ -431,10 +439,14 @@ class Trainer(Checked):
         seed = current_seed() if self.seed is None else self.seed
         last = "drop" if self._fixed() else "short"
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, last=last)
+        _with_examples("fit", train)
         if train is not x and not resume:
             train.done = train.began = self.step  # a second call goes on in another order
         if valid is not None:
-            valid = self._batches(*(valid if isinstance(valid, tuple) else (valid,)))
+            if are_sets(valid):
+                why = f"valid= is one set, and these are {len(valid)}: {', '.join(map(str, valid))}"
+                raise refuse("fit", why, "pass one of them; trainer.evaluate({...}) takes several")
+            valid = _with_examples("fit", self._batches(*(valid if isinstance(valid, tuple) else (valid,))))
         return self._fit(train, valid, epochs, steps, checkpoint_every, resume, patience, every, _objects(callbacks))
 
     def _batches(self, x: Any, y: Any = None, **options: Any) -> Batches:
@@ -566,12 +578,12 @@ class Trainer(Checked):
     def evaluate(self, x: Any, y: Any = None) -> dict[str, Any]:
         """Returns {"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, for any `last`.
 
-        x, y: data as `fit` takes them: an iterator, a loader, or arrays and their targets; or several sets by name, of iterators or pairs
-        (x, y), whose results then come by name.
+        x, y: data as `fit` takes them: an iterator, a loader, or arrays and their targets; or several sets by name, of iterators, loaders
+        or pairs (x, y), whose results then come by name.
         """
-        if isinstance(x, Mapping) and y is None and x and all(isinstance(own, (Batches, tuple)) for own in x.values()):
+        if y is None and are_sets(x):
             return {name: self.evaluate(*(own if isinstance(own, tuple) else (own,))) for name, own in x.items()}
-        data = self._batches(x, y)
+        data = _with_examples("evaluate", self._batches(x, y))
         once = Full(data.once()) if self._fixed() else data.once()
         computation, keys, streamed, _, labels = self._evaluation(once)
         streamed.reset()

@@ -172,6 +172,8 @@ def test_loaders(form):
     np.testing.assert_array_equal(made.record["cost/train"], same.record["cost/train"])
     assert report.steps == 12 and report.examples == 206 and report.valid["cost"] == pytest.approx(same.evaluate(X, LABELS)["cost"])
     np.testing.assert_array_equal(made.predict(loader), made.predict(X))
+    found = made.evaluate({"few": (X[:20], LABELS[:20]), "all": loader})
+    assert found["all"] == made.evaluate(loader) and found["few"] == made.evaluate(X[:20], LABELS[:20])
 
 
 def test_sequences_and_images_get_the_axes_that_the_model_reads():
@@ -241,11 +243,16 @@ def test_data_that_do_not_fit():
         ((3.0, 4.0), TypeError, "neither an array nor an iterator"),
         ((X, "label"), ValueError, "y names 'label', and the data have x"),
         (([],), ValueError, "no targets"),
+        ((X[:0], LABELS[:0]), ValueError, r"there are no examples: x \(0, 4\), y \(0,\)"),
     ):
         with pytest.raises(kind, match=said):
             classifier().fit(*arguments)
     with pytest.raises(ValueError, match=r"the target y has \[N=\?, y_1=3\], and the prediction .* has \[F=2, N=\?\]"):
         line(2).fit(X, X[:, :3])
+    with pytest.raises(ValueError, match=r"valid= is one set, and these are 2: few, all\s*fix: .*evaluate"):
+        classifier().fit(X, LABELS, valid={"few": (X[:9], LABELS[:9]), "all": (X, LABELS)})
+    with pytest.raises(ValueError, match="evaluate: there are no examples"):
+        classifier().evaluate(X[:0], LABELS[:0])
     with pytest.raises(ValueError, match="name 2 axes"):
         classifier().fit(X, LABELS, axes="N W C")
     with pytest.raises(ValueError, match="batch_size is a whole number above 0, not 0"):

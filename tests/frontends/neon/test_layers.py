@@ -324,6 +324,10 @@ def test_weights_of_recurrent_layers_by_the_names_of_2017():
             layer(text)  # whose state is another one
         assert layer.h_init is layer.carried_states(inference=False)[0] and not layer.h_init.is_trainable
     assert layer.c_init is layer.carried_states(inference=False)[1]
+    layer = LSTM(4, GaussianInit())
+    layer(text)
+    with pytest.raises(AttributeError, match=r"begins at zeros\s*fix: LSTM\(\.\.\., reset_cells=False\) keeps the state"):
+        layer.h_init.axes  # noqa: B018 - the read itself fails
 
 
 def test_weights_that_a_name_does_not_tell_apart_and_names_of_none():
