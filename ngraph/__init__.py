@@ -99,7 +99,7 @@ def _public(name: str) -> _typing.Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
     misspelt = _import_module("ngraph.op_graph.misspelt")
-    raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS, *_BELOW], "ng")
+    raise misspelt.no_attribute("ngraph", name, misspelt.foreign().OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS, *_BELOW], "ng")
 
 
 if not _typing.TYPE_CHECKING:  # type checkers report a misspelt name where a module has no `__getattr__`

@@ -60,7 +60,7 @@ if not TYPE_CHECKING:  # type checkers report unknown names themselves
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise misspelt.no_attribute("ngraph.linalg", name, misspelt.OF_LINALG, __all__, "ng.linalg")
+        raise misspelt.no_attribute("ngraph.linalg", name, misspelt.foreign().OF_LINALG, __all__, "ng.linalg")
 
 
 def _float(x: Op) -> Op:

@@ -214,7 +214,9 @@ def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...
                 f"split({x.label}): {a!r} has no {parts} equal parts", details=(show_input(x),), fix="give their lengths in a list"
             )
         parts = [n // parts] * parts
-    if sum(parts) != n or any(p < 0 for p in parts):
+    if any(p < 0 for p in parts):
+        raise AxisError(f"split({x.label}): {list(parts)} are no lengths", details=(show_input(x),), fix="each is 0 or more")
+    if sum(parts) != n:
         raise AxisError(f"split({x.label}): {list(parts)} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {n}")
     ends = [sum(parts[: k + 1]) for k in range(len(parts))]
     return tuple(slice_along_axis(x, a, slice(end - p, end)) for end, p in zip(ends, parts, strict=True))

@@ -1,14 +1,17 @@
 """Names of NumPy, PyTorch and jax.numpy: each is here, or the error for it names what to use; and that exists."""
 
+import ast
+import math
 import re
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 
 import ngraph as ng
 from ngraph.errors import ArgumentTypeError, UnknownName
-from ngraph.op_graph import misspelt
+from ngraph.op_graph import foreign_names
 
 F = torch.nn.functional
 
@@ -28,12 +31,26 @@ TORCH = """
     narrow no_grad norm normal one_hot permute rand randint randn randperm relu rsqrt scatter_add selu sigmoid silu softmax
     softplus tensor topk unbind unflatten unsqueeze
 """.split()
+MORE = """
+    addbmm addmv addr adaptive_avg_pool2d adjoint affine_grid aminmax angle argpartition argwhere atleast_1d bitwise_and block bucketize
+    cbrt cdist celu choose clip_by_norm column_stack complex compress conj conv_transpose2d copysign corrcoef count_nonzero cov ctc_loss
+    degrees delete diag_embed diff digitize dist divmod embedding_bag empty_like expand_as extract fft2 fftshift fill_diagonal fix fliplr
+    float_power fmax fmin fold frac gammaln gather_nd geomspace hamming hanning hard_swish heaviside histc huber_loss imag index_add
+    index_copy index_put inf insert interp inverse isin isneginf istft kl_div kthvalue lerp lexsort logaddexp2 logdet logit logspace
+    manual_seed masked_scatter matrix_rank meshgrid mode movedim multigammaln nan nanargmax nancumsum nanmedian nanprod nanstd
+    nanvar ndtr nll_loss nn normalize optim percentile permute_dims pi pixel_unshuffle polar polygamma polyval putmask radians random
+    ravel_multi_index real remat renorm repeat_interleave result_type rrelu save scatter_reduce segment_min select seterr sgn shape
+    size smooth_l1_loss softmin softshrink softsign std_mean strided_slice swish take_along_dim tanhshrink tensor_scatter_nd_update
+    tensor_split threshold trapezoid tri triangular_solve union1d unravel_index upsample var_mean vecdot vector_norm view_as_real
+    xlog1py xlogy zero_grad Tensor Parameter Module Linear Conv2d Sequential DataLoader Adam GradientTape convert_to_tensor lax tree_map
+    make_jaxpr device eval_shape associative_scan custom_vjp
+""".split()
 JAX = "grad value_and_grad jit vmap pmap hessian jacobian jacfwd jacrev jvp vjp scan cond while_loop fori_loop switch stop_gradient".split()
-NAMES = sorted({*NUMPY, *TORCH, *JAX})
+NAMES = sorted({*NUMPY, *TORCH, *JAX, *MORE})
 
 
 def test_there_are_enough():
-    assert len(NAMES) >= 150
+    assert len(NAMES) >= 300
     assert [n for n in NUMPY if not hasattr(np, n)] == []
     assert [n for n in TORCH if not hasattr(torch, n) and not hasattr(torch.nn.functional, n)] == []
 
@@ -44,12 +61,12 @@ def test_a_name_is_here_or_its_error_says_what_to_use(name):
         assert getattr(ng, name) is not None
     except UnknownName as error:
         named = [n for n in re.findall(r"\bng\.(\w+)", error.fix) if not hasattr(ng, n)]
-        assert error.fix.startswith("write ") and name in misspelt.OF_NGRAPH, error.fix
+        assert error.fix.startswith("write ") and name in foreign_names.OF_NGRAPH, error.fix
         assert named == [], f"{error.fix}: there is no {named}"
 
 
 def test_what_the_table_names_is_here():
-    tables = {**misspelt.OF_NGRAPH, **misspelt.OF_LINALG}
+    tables = {**foreign_names.OF_NGRAPH, **foreign_names.OF_LINALG}
     wrong = {n: said for n, said in tables.items() for f in re.findall(r"\bng\.(\w+)", said) if not hasattr(ng, f)}
     wrong |= {n: said for n, said in tables.items() for f in re.findall(r"\bng\.linalg\.(\w+)", said) if not hasattr(ng.linalg, f)}
     assert wrong == {}
@@ -83,6 +100,49 @@ OF_ONE = {  # names whose error gives an expression of x [N, K], and what the li
     "count_nonzero": torch.count_nonzero,
     "cov": lambda x: torch.cov(x.T),
     "corrcoef": lambda x: torch.corrcoef(x.T),
+    "arccosh": torch.acosh,
+    "arcsinh": torch.arcsinh,
+    "arctanh": torch.arctanh,
+    "nanprod": lambda x: torch.tensor(np.nanprod(x.numpy())),
+    "nancumsum": lambda x: torch.tensor(np.nancumsum(x.numpy(), 1)),
+    "nancumprod": lambda x: torch.tensor(np.nancumprod(x.numpy(), 1)),
+    "nanargmax": lambda x: torch.tensor(np.nanargmax(x.numpy())),
+    "nanargmin": lambda x: torch.tensor(np.nanargmin(x.numpy())),
+    "nanvar": lambda x: torch.tensor(np.nanvar(x.numpy())),
+    "nanstd": lambda x: torch.tensor(np.nanstd(x.numpy())),
+    "radians": torch.deg2rad,
+    "degrees": torch.rad2deg,
+    "frac": torch.frac,
+    "sgn": torch.sgn,
+    "isposinf": torch.isposinf,
+    "isneginf": torch.isneginf,
+    "clamp_min": lambda x: torch.clamp_min(x, 0.3),
+    "clamp_max": lambda x: torch.clamp_max(x, 0.3),
+    "erfcinv": lambda x: torch.tensor(scipy.special.erfcinv(x.numpy())),
+    "mvlgamma": lambda x: torch.mvlgamma(x, 2),
+    "swish": F.silu,
+    "hard_swish": F.hardswish,
+    "cumulative_trapezoid": lambda x: torch.cumulative_trapezoid(x, dx=0.5),
+    "msort": lambda x: torch.sort(x, 1).values,
+    "as_strided": lambda x: x.unfold(1, 2, 1),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool1d(x, 2),
+    "fft2": lambda x: torch.view_as_real(torch.fft.fft2(x)),
+    "fftshift": lambda x: torch.fft.fftshift(x, 0),
+    "ifftshift": lambda x: torch.fft.ifftshift(x, 0),
+    "clip_by_norm": lambda x: x * min(1.0, 0.3 / x.norm().item()),
+    "normalize": lambda x: F.normalize(x, dim=1),
+    "zeros_like": torch.zeros_like,
+    "ones_like": torch.ones_like,
+    "full_like": lambda x: torch.full_like(x, 0.3),
+    "amax": torch.amax,
+    "ptp": lambda x: torch.tensor(np.ptp(x.numpy())),
+    "select": lambda x: x[:, 2],
+    "narrow": lambda x: torch.narrow(x, 1, 0, 2),
+    "strided_slice": lambda x: x[:, 1:3:2],
+    "repeat_interleave": lambda x: torch.repeat_interleave(x, 2, 1),
+    "fill_diagonal": lambda x: torch.tensor(np.where(np.eye(5, 4) > 0, 0.3, x.numpy())),
+    "softmin": lambda x: F.softmin(x.flatten(), 0).reshape(x.shape),
+    "delete": lambda x: torch.tensor(np.delete(x.numpy(), 2, 1)),
 }
 OF_TWO = {  # of x and y [N, K]
     "xlogy": torch.special.xlogy,
@@ -91,20 +151,81 @@ OF_TWO = {  # of x and y [N, K]
     "ldexp": torch.ldexp,
     "cosine_similarity": F.cosine_similarity,
     "pairwise_distance": lambda x, y: F.pairwise_distance(x, y, eps=0),
+    "fmod": torch.fmod,
+    "divmod": lambda x, y: torch.stack([torch.floor_divide(x, y), torch.remainder(x, y)]),
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "float_power": torch.float_power,
+    "logaddexp2": torch.logaddexp2,
+    "squared_difference": lambda x, y: (x - y) ** 2,
+    "addcmul": lambda x, y: torch.addcmul(torch.ones_like(x), x, y, value=0.3),
+    "addcdiv": lambda x, y: torch.addcdiv(torch.ones_like(x), x, y, value=0.3),
+    "xlog1py": torch.special.xlog1py,
+    "dist": torch.dist,
+    "smooth_l1_loss": F.smooth_l1_loss,
+    "huber_loss": F.huber_loss,
+    "binary_cross_entropy": F.binary_cross_entropy,
+    "binary_cross_entropy_with_logits": F.binary_cross_entropy_with_logits,
+    "kl_div": F.kl_div,
+    "poisson_nll_loss": F.poisson_nll_loss,
+    "gaussian_nll_loss": lambda x, y: F.gaussian_nll_loss(x, y, x * x + 0.1),
+    "soft_margin_loss": F.soft_margin_loss,
+    "hinge_embedding_loss": F.hinge_embedding_loss,
+    "margin_ranking_loss": lambda x, y: F.margin_ranking_loss(x, y, torch.ones_like(x)),
+    "triplet_margin_loss": lambda x, y: F.triplet_margin_loss(x, y, torch.ones_like(x), eps=0),
+    "union1d": lambda x, y: torch.tensor(np.union1d(x.numpy(), y.numpy())),
+    "choose": lambda x, y: torch.tensor(np.choose([1, 0, 1, 1], [x.numpy(), y.numpy()])),
+    "allclose": lambda x, y: torch.tensor(torch.allclose(x, y)),
+    "array_equal": lambda x, y: torch.tensor(torch.equal(x, y)),
+    "polar": lambda x, y: torch.view_as_real(torch.polar(x.abs(), y)),
     "mse_loss": F.mse_loss,
     "l1_loss": F.l1_loss,
 }
 
 
+def one_or_minus_one(y):
+    return y / abs(y)
+
+
+GIVEN = {  # what x, or x and y, are in their place
+    "arccosh": [lambda x: abs(x) + 1.1],
+    "mvlgamma": [lambda x: x + 2],
+    "erfcinv": [lambda x: abs(x) + 0.5],
+    "float_power": [abs, lambda y: y],
+    "smooth_l1_loss": [lambda x: x * 3, lambda y: y],
+    "huber_loss": [lambda x: x * 3, lambda y: y],
+    "binary_cross_entropy": [abs, lambda y: one_or_minus_one(y) * 0.5 + 0.5],
+    "binary_cross_entropy_with_logits": [lambda x: x, lambda y: one_or_minus_one(y) * 0.5 + 0.5],
+    "kl_div": [lambda x: x, abs],
+    **{n: [lambda x: x, one_or_minus_one] for n in ("soft_margin_loss", "hinge_embedding_loss")},
+}
+
+
+def expression(text):
+    """The longest beginning of a text that is an expression of Python, without the words behind it."""
+    for end in sorted({len(text), *(m.start() for m in re.finditer(r", |: |; ", text))}, reverse=True):
+        try:
+            ast.parse(text[:end], mode="eval")
+        except SyntaxError:
+            continue
+        return text[:end]
+    raise AssertionError(f"{text!r} begins with no expression")
+
+
 @pytest.mark.parametrize("name", [*OF_ONE, *OF_TWO])
 def test_an_expression_that_an_error_gives_is_that_function(name):
-    x, y = (ng.placeholder("N=5 K=4", dtype="float64") for _ in "xy")
-    text = misspelt.OF_NGRAPH[name].partition(", of d = ")
-    names = {"ng": ng, "x": x, "y": y, "axes": ("N", "K"), "D": "K", "n": 5, "inf": float("inf")}
-    names["d"] = eval(text[2], names) if text[2] else None
-    first = np.where(X > 0.8, np.nan, X) if name.startswith("nan") else X
-    got = ng.function(eval(text[0].replace("'D'", "'K'"), names), x, y)(first, Y)
-    a, b = torch.tensor(first), torch.tensor(Y)
+    holes = [ng.placeholder("N=5 K=4", dtype="float64") for _ in "xy"]
+    same = [lambda x: x, lambda y: y]
+    given = [*GIVEN.get(name, ()), *same[len(GIVEN.get(name, ())) :]]
+    x, y = (f(h) for f, h in zip(given, holes, strict=True))
+    text, _, defined = foreign_names.OF_NGRAPH[name].partition(", of d = ")
+    names = {"ng": ng, "math": math, "x": x, "y": y, "z": ng.ones("N=5 K=4", "float64"), "axes": ("N", "K"), "axis": "K", "D": "K", "n": 5}
+    names |= {"number": 0.3, "step": 0.5, "count": 2, "weights": 1.0, "variance": x * x + 0.1, "r": abs(x), "angle": y}
+    names |= {"rows": "N=5", "columns": "K=4", "indices": ng.constant(np.array([1, 0, 1, 1]), "K=4")}
+    names["d"] = eval(defined, names) if defined else None
+    first = np.where(X > 0.8, np.nan, X) if name.startswith("nan") or name in ("fmax", "fmin") else X
+    got = ng.function(eval(expression(text).replace("'D'", "'K'"), names), *holes)(first, Y)
+    a, b = (f(torch.tensor(array)) for f, array in zip(given, (first, Y), strict=True))
     want = OF_ONE[name](a) if name in OF_ONE else OF_TWO[name](a, b)
     assert np.shape(got) == tuple(want.shape)
     np.testing.assert_allclose(np.asarray(got, float), want, rtol=1e-4 if name == "selu" else 1e-9, atol=1e-9)
