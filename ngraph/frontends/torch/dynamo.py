@@ -50,7 +50,8 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
 
     token = caching.compiling.set(made)
     try:
-        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), decompositions(given))
+        rules = private.RulesOnDemand(lambda: decompositions(given))
+        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
         raise
@@ -72,6 +73,7 @@ private.take_recurrent_layers(backend)
 sequences.taken()
 private.draw_again(torch.ops.ngraph.draw)
 private.keep_ours()
+private.key_without_inductor()
 private.keep_apart(torch.ops.aten.nonzero)
 
 

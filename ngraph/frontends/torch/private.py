@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import threading
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from inspect import signature
 from itertools import count
 from types import FunctionType
@@ -29,11 +30,18 @@ from torch._dynamo.variables import PolyfilledFunctionVariable
 from torch._functorch import compile_utils, partitioners
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import graph_compile
-from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache, FXGraphCacheMiss
+from torch._functorch._aot_autograd.autograd_cache import (
+    AOTAutogradCache,
+    AOTAutogradCacheDetails,
+    BypassAOTAutogradCache,
+    FXGraphCacheMiss,
+)
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._functorch.aot_autograd import aot_export_module
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
+from torch._inductor import config as inductor_config
+from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd import profiler as autograd_profiler
@@ -96,6 +104,26 @@ def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[...,
     return found
 
 
+class RulesOnDemand(Mapping[Any, Callable[..., Any]]):
+    """Decompositions that are made when one is looked up: a graph that is found in a cache needs none."""
+
+    def __init__(self, make: Callable[[], Mapping[Any, Callable[..., Any]]]):
+        self.make = make
+
+    @cached_property
+    def made(self) -> Mapping[Any, Callable[..., Any]]:
+        return self.make()
+
+    def __getitem__(self, op: Any) -> Callable[..., Any]:
+        return self.made[op]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.made)
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+
 class Compiled(NamedTuple):
     """Dynamo's record of a graph that it hands over.
 
@@ -128,7 +156,7 @@ def metrics() -> list[Any]:
     return list(get_compilation_metrics())
 
 
-def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table: dict[Any, Callable[..., Any]]) -> Any:
+def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table: Mapping[Any, Callable[..., Any]]) -> Any:
     """Returns a graph of Dynamo's as a callable whose forward and backward graphs these compile, taken apart by a table."""
     made = aot_autograd(
         fw_compiler=forward,
@@ -288,10 +316,26 @@ def take_recurrent_layers(ours: Any) -> None:
     def call(self: Any, *args: Any, skip: int = 0, **named: Any) -> Any:
         if not taker(self._torchdynamo_orig_backend):
             return convert(self, *args, skip=skip + 1, **named)
-        with compile_lock, _ours(), dynamo_config.patch(allow_rnn=True):
+        with compile_lock, _ours(), settled(), dynamo_config.patch(allow_rnn=True):
             return convert(self, *args, skip=skip + 1, **named)
 
     ConvertFrameAssert.__call__ = call
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """A block in which the garbage collector does not visit what was there before: some 600,000 objects of PyTorch's.
+
+    Where the user has frozen objects, all are visited as usual.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 _stand_ins = dict[Any, Any]()  # functions that Dynamo does not trace -> the rule by which it does, for our backend
@@ -410,6 +454,30 @@ def keep_ours() -> None:
             return make(compiled_fw_func, *args, **named)
 
     graph_compile._should_save_cache, AOTAutogradCache.make_entry = should_save, staticmethod(make_entry)
+
+
+def key_without_inductor() -> None:
+    """Lets AOTAutograd compute the keys of our graphs without Inductor's code generators, and without reading torch's sources.
+
+    Inductor's part of a key covers what it generates; of that, what is traced before depends on torch's version and the settings here.
+    """
+    details = AOTAutogradCacheDetails._init_fx_graph_hash_details
+
+    @wraps(details)
+    def facts(self: Any, gm: Any, example_inputs: Any, fx_config: Any) -> None:
+        if not hasattr(gm, "ngraph_key") or not all(isinstance(x, (torch.Tensor, int, float, torch.SymInt)) for x in example_inputs):
+            details(self, gm, example_inputs, fx_config)
+            return
+        try:
+            FxGraphCache._check_can_cache(gm, example_inputs, fx_config)
+        except BypassFxGraphCache as error:
+            raise BypassAOTAutogradCache(str(error)) from error
+        self.gm, self.example_inputs = gm, list(example_inputs)
+        self.torch_version = torch.__version__, torch.version.git_version
+        self.default_dtype = torch.get_default_dtype()
+        self.inductor_config = inductor_config.save_config_portable(ignore_private_configs=False, readonly_values=True)
+
+    AOTAutogradCacheDetails._init_fx_graph_hash_details = facts
 
 
 def draw_again(op: Any) -> None:

@@ -1,9 +1,11 @@
 """The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
 
+import gc
 import threading
 import warnings
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ngraph.frontends.torch import backend, private, report, reset
 
@@ -130,6 +132,44 @@ def test_a_modules_attribute_is_part_of_the_key():
         private.part_of_key(gm, text)
         found.append(AOTAutogradCachePickler(gm).get_hash(gm))
     assert found[0] == found[2] != found[1]
+
+
+def test_a_key_has_no_part_of_inductors(monkeypatch):
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCacheDetails
+    from torch._inductor.codecache import FxGraphHashDetails
+
+    whole = []
+    monkeypatch.setattr(FxGraphHashDetails, "__init__", lambda self, *a: whole.append(1))
+    monkeypatch.setattr(AOTAutogradCacheDetails, "_record_runtime_state", lambda self, gm: None)
+    made = [torch.fx.symbolic_trace(lambda x: x + 1) for _ in range(2)]
+    private.part_of_key(made[1], "a")
+    with torch._guards.tracing(torch._guards.TracingContext(torch._subclasses.FakeTensorMode(shape_env=ShapeEnv()))):
+        details = [AOTAutogradCacheDetails(gm, [torch.ones(2)], None, {}) for gm in made]
+    assert len(whole) == 1 and not hasattr(details[0], "torch_version")
+    assert details[1].torch_version[0] == torch.__version__ and details[1].gm is made[1] and len(details[1].example_inputs) == 1
+
+
+def test_old_objects_are_not_visited_while_a_frame_is_traced():
+    seen = []
+
+    def look(gm, inputs):
+        seen.append(gc.get_freeze_count())
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, backend=look)(torch.ones(2))
+    with private.settled():
+        seen.append(gc.get_freeze_count() > 1000)
+        with private.settled():  # what is frozen stays so
+            pass
+        seen.append(gc.get_freeze_count() > 1000)
+    assert seen == [0, True, True] and gc.get_freeze_count() == 0
+
+
+def test_rules_are_made_when_one_is_looked_up():
+    made = []
+    rules = private.RulesOnDemand(lambda: made.append(1) or {"aten.add": len})
+    assert not made and {**rules} == {"aten.add": len} and "aten.mul" not in rules and len(made) == 1
 
 
 def test_lengths_that_values_decide_have_no_answers():

@@ -33,6 +33,7 @@ open_ = torch.compile(lambda x: torch.geqrf(x + 1)[1] * 2, backend=backend, dyna
 more = [open_(torch.linspace(-1, 1, 4 * n).reshape(4, n)) for n in (3, 5)]
 torch.save([y, *grads, *more], sys.argv[1])
 print(len(made), report().ours, report().in_torch)
+print("torch._inductor.codegen.wrapper" in sys.modules)
 """
 
 
@@ -73,8 +74,9 @@ def test_the_next_process_translates_nothing(tmp_path):
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / f"{k}.pt")]
         ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
-        said.append(ran.stdout.split(maxsplit=1))
+        said.append(ran.stdout.splitlines()[0].split(maxsplit=1))
     assert said[0][0] == "5" and said[1][0] == "0" and said[0][1] == said[1][1]
+    assert ran.stdout.splitlines()[1] == "False"  # Inductor's code generators are not loaded for a key
     cold, warm = (torch.load(tmp_path / f"{k}.pt") for k in range(2))
     assert len(cold) == len(warm) and all(map(torch.equal, cold, warm))
 
@@ -110,6 +112,14 @@ def test_options_and_settings_have_entries_of_their_own(folder, monkeypatch):
         torch._dynamo.reset()
         torch.compile(lambda x: torch.tanh(x) * 3, backend=backend, options=options)(torch.ones(4))
     assert len(made) == 4
+    for dtype in (torch.float64, torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            torch._dynamo.reset()
+            torch.compile(lambda x: torch.tanh(x) * 3, backend=backend)(torch.ones(4, dtype=torch.float32))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert len(made) == 5
 
 
 def test_the_cache_may_lose_plans(folder, monkeypatch, tmp_path):
