@@ -1,12 +1,13 @@
-"""Models from .onnx files beside ONNX Runtime and OpenVINO: each runtime in a process of its own, slices of time in turn.
+"""Models from files beside other runtimes, .onnx beside ONNX Runtime and OpenVINO: each in a process of its own, slices of time in turn.
 
     python bench/files.py FOLDER [CASE …] [--rounds 7] [--python onnxruntime=PATH --python openvino=PATH] [--out FILE.json]
 
     python bench/files.py FOLDER --collect PEERBENCH MODELS VENV        makes FOLDER of the peer benchmark's models and of real ones
     python bench/files.py FOLDER CASE … --quantise        adds these cases in 8 bits, by ONNX Runtime's quantiser: CASE.qdq and so on
 
-A case is a folder below FOLDER with `model.onnx` or `model` (the path of a file) and `inputs.npz`. All runtimes get as many threads.
-The table gives medians, and for each case the median over the rounds of the better peer's time divided by ours.
+A case is a folder below FOLDER with `model.onnx`, `saved_model` or `model` (the path of a file) and `inputs.npz`. SavedModels stand beside
+TensorFlow and OpenVINO (`bench/tensorflow.py --export FOLDER` makes some). All runtimes get as many threads. The table gives medians, and
+for each case the median over the rounds of the better peer's time divided by ours.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
-PEERS = ("onnxruntime", "openvino")
+PEERS = {"onnx": ("onnxruntime", "openvino"), "saved_model": ("tensorflow", "openvino")}  # by the kind of file
+TOLERANCE = {"onnx": 1e-3, "saved_model": 1e-4}  # of the largest number of a result
+CHECKED = 1000  # elements of a result that are compared, spread over it
 BUILT = {"I1": "resnet50", "I2": "bert", "I3": "mobilenetv2", "I4": "lstm", "I5": "gpt2"}  # of the peer benchmark's workloads
 FORMS = ("qdq", "qoperator", "dynamic")
 THREADS = len(os.sched_getaffinity(0))
@@ -38,8 +41,29 @@ def ours(model: str, feeds: Any) -> Callable[[], Any]:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import ngraph as ng
 
-    loaded = ng.onnx.load(model)
-    return lambda: loaded.run(None, feeds)
+    if kind_of(model) == "onnx":
+        loaded = ng.onnx.load(model)
+        return lambda: loaded.run(None, feeds)
+    signature = ng.tensorflow.load(model)
+    return lambda: results_of(signature(**feeds))
+
+
+def results_of(found: Any) -> list[Any]:
+    return list(found.values()) if isinstance(found, dict) else [found]
+
+
+def kind_of(model: str) -> str:
+    return "saved_model" if os.path.isdir(model) else "onnx"
+
+
+def tensorflow(model: str, feeds: Any) -> Callable[[], Any]:
+    sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]  # bench/tensorflow.py is another one
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(THREADS)
+    held = tf.saved_model.load(model)
+    signature, given = held.signatures["serving_default"], {k: tf.constant(v) for k, v in feeds.items()}
+    return lambda: [t.numpy() for t in signature(**given).values()] if held else []
 
 
 def onnxruntime(model: str, feeds: Any) -> Callable[[], Any]:
@@ -59,7 +83,7 @@ def openvino(model: str, feeds: Any) -> Callable[[], Any]:
     return lambda: list(request.infer(feeds, share_inputs=True).values())
 
 
-RUNTIMES = {"ngraph": ours, "onnxruntime": onnxruntime, "openvino": openvino}
+RUNTIMES = {"ngraph": ours, "onnxruntime": onnxruntime, "openvino": openvino, "tensorflow": tensorflow}
 
 
 def worker(name: str, model: str, inputs: str) -> None:
@@ -70,7 +94,7 @@ def worker(name: str, model: str, inputs: str) -> None:
     call = RUNTIMES[name](model, feeds)
     results = [np.asarray(r) for r in call()]
     report: dict[str, Any] = {"ready": time.perf_counter() - start}
-    report["checks"] = [[float(f(r)) for f in (np.sum, np.max)] if r.size and r.dtype.kind in "fiub" else [] for r in results]
+    report["checks"] = [checked(r) for r in results]
     print(json.dumps(report), flush=True)
     for line in sys.stdin:
         end, times = time.perf_counter() + float(line), []
@@ -80,6 +104,12 @@ def worker(name: str, model: str, inputs: str) -> None:
             call()
             times.append(time.perf_counter() - start)
         print(json.dumps(float(np.median(times))), flush=True)
+
+
+def checked(result: Any) -> list[float]:
+    """Elements of a result, spread over it."""
+    flat = result.ravel() if result.dtype.kind in "fiub" else result.ravel()[:0]
+    return [float(x) for x in flat[:: max(1, flat.size // CHECKED)]]
 
 
 # ---- the cases
@@ -145,8 +175,8 @@ def cases(folder: Path, wanted: list[str]) -> Iterator[tuple[str, str, str]]:
         name = str(home.relative_to(folder))
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
-        model = home / "model.onnx"
-        yield name, str(model) if model.exists() else (home / "model").read_text().strip(), str(inputs)
+        here = [m for m in (home / "model.onnx", home / "saved_model") if m.exists()]
+        yield name, str(here[0]) if here else (home / "model").read_text().strip(), str(inputs)
 
 
 def measured(case: tuple[str, str, str], pythons: dict[str, str], rounds: int, seconds: float) -> dict[str, Any]:
@@ -183,23 +213,27 @@ def answer(process: subprocess.Popen[str], seconds: float | None = None) -> Any:
 
 def ratio(times: dict[str, list[float]]) -> float:
     """The better peer's time over ours in the same round, the median of the rounds."""
-    peers = [times[p] for p in PEERS if p in times]
+    peers = [t for p, t in times.items() if p != "ngraph"]
     return max(1e-9, float(np.median([min(t) / mine for mine, *t in zip(times["ngraph"], *peers, strict=True)])))
 
 
-def agree(checks: dict[str, Any]) -> bool:
-    """Whether sums and maxima of all results are alike."""
-    mine = checks["ngraph"]
-    flat = {name: np.array([x for r in c for x in r]) for name, c in checks.items() if len(c) == len(mine)}
-    return all(np.allclose(c, flat["ngraph"], rtol=1e-3, atol=1e-3) for c in flat.values())
+def apart(checks: dict[str, Any]) -> float:
+    """The largest difference between our results and those of a peer with as many, as a part of the result's largest number."""
+    mine, found = [np.array(r) for r in checks["ngraph"]], 0.0
+    for name, results in checks.items():
+        if name != "ngraph" and len(results) == len(mine):
+            for a, b in zip(map(np.array, results), mine, strict=True):
+                found = max(found, float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)) if a.size else 0.0)
+    return found
 
 
-def row(name: str, found: dict[str, Any]) -> str:
+def row(name: str, kind: str, found: dict[str, Any]) -> str:
     times, ready = found["times"], found["ready"]
     if "ngraph" not in times:
         return f"| {name} | not run by ngraph |"
-    cells = [f"{np.median(times[p]) * 1e3:.3g}" if p in times else "refused" for p in (*PEERS, "ngraph")]
-    note = "" if agree(found["checks"]) else " (results differ)"
+    cells = [f"{np.median(times[p]) * 1e3:.3g}" if p in times else "refused" for p in (*PEERS[kind], "ngraph")]
+    differ = apart(found["checks"])
+    note = "" if differ <= TOLERANCE[kind] else f" (results are {differ:.0e} apart)"
     return f"| {name} | {' | '.join(cells)} | **{ratio(times):.2f}**{note} | {ready['ngraph']:.2f} |"
 
 
@@ -225,18 +259,24 @@ def main() -> None:
         for case in [c for c in chosen if not c[0].endswith(FORMS)]:
             quantise(case, arguments.folder)
         return
-    given = dict(p.split("=", 1) for p in arguments.python)
-    pythons = {name: given.get(name, sys.executable) for name in (*PEERS, "ngraph")}
-    kept = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.exists() else {}
-    print("| file | ONNX Runtime, ms | OpenVINO, ms | ngraph, ms | ratio to the better | ready, s |", flush=True)
-    print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    ratios = []
+    table(chosen, dict(p.split("=", 1) for p in arguments.python), arguments.rounds, arguments.seconds, arguments.out)
+
+
+def table(chosen: list[tuple[str, str, str]], given: dict[str, str], rounds: int, seconds: float, out: Path | None) -> None:
+    """Measures cases and prints their rows. given: interpreters of runtimes; out: where figures are added to those of other cases."""
+    kept = json.loads(out.read_text()) if out and out.exists() else {}
+    ratios, kind = [], ""
     for case in chosen:
-        found = kept[case[0]] = measured(case, pythons, arguments.rounds, arguments.seconds)
-        print(row(case[0], found), flush=True)
+        if kind_of(case[1]) != kind:
+            kind = kind_of(case[1])
+            print(f"| file | {', ms | '.join(PEERS[kind])}, ms | ngraph, ms | ratio to the better | ready, s |", flush=True)
+            print("| --- | --- | --- | --- | --- | --- |", flush=True)
+        pythons = {name: given.get(name, sys.executable) for name in (*PEERS[kind], "ngraph")}
+        found = kept[case[0]] = measured(case, pythons, rounds, seconds)
+        print(row(case[0], kind, found), flush=True)
         ratios += [ratio(found["times"])] if "ngraph" in found["times"] else []
-        if arguments.out:
-            arguments.out.write_text(json.dumps(kept))
+        if out:
+            out.write_text(json.dumps(kept))
     if ratios:
         print(f"\nGeometric mean of the ratios: {math.exp(np.mean(np.log(ratios))):.2f}; the least: {min(ratios):.2f}.")
 

@@ -538,7 +538,7 @@ def _convert(parser: Any) -> None:
 def convert(arguments: Any) -> Answer:
     """Runs `ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
     model, to = loaded(arguments.model), formats.of(arguments.output)
-    folder = os.path.dirname(arguments.model)
+    folder = os.path.dirname(formats.of(arguments.model).main(arguments.model))
     reads = {"the file that is read": arguments.model} | {
         f"what {arguments.model} keeps beside it": os.path.join(folder, name) for name in model.reader.external()
     }

@@ -82,6 +82,14 @@ class Format:
         ending = os.path.splitext(path)[1].lower()
         return ending != "" and ending in self.endings and not os.path.isdir(path)
 
+    def main(self, source: Any) -> Any:
+        """Returns the file of a model that decides what the others are: its own, or for a folder the one in it."""
+        return source
+
+    def options(self, source: Any) -> str:
+        """Returns what else decides how a file is read, and what its model is called, in words."""
+        return ""
+
     def read(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str) -> Reader:
         """The reader of a file. Raises UnsupportedError for nodes that have no translation, ParseError for a damaged file."""
         raise NotImplementedError

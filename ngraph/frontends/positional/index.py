@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache as once
 from importlib.machinery import PathFinder
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ngraph.op_graph.arrays import MappedFile, content_of
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.files import told
 from ngraph.runtime.cache import cache, digest, makers
+
+if TYPE_CHECKING:
+    from ngraph.frontends.positional.formats import Format
 
 KIND = "models"
 MAX_HASHED_BYTES = 64 << 20  # bytes of a file from which on its content is not looked at, but when it was written
@@ -39,31 +42,33 @@ class DirectCall(NamedTuple):
 
 
 class ArrayLocation(NamedTuple):
-    """The location of an array: the file, and the offset of its first byte; -1: in the entry."""
+    """The location of an array: the file, -1: the entry, the offset of its first byte, and its strides where it is not dense."""
 
     file: int
     start: int
+    strides: tuple[int, ...] | None = None
 
 
 class ModelIndex:
     """The entries of one model file for one transformer."""
 
-    def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any, indices: str = "raise"):
+    def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any, options: str):
         self.folder, self.files = os.path.dirname(os.path.abspath(path)), {"": file}
-        self.key, self.facts = digest(makers(), package, repr((facts, indices)).encode(), identity(file)), facts
+        self.key, self.facts = digest(makers(), package, repr((facts, options)).encode(), identity(file)), facts
         self.asked = False
 
     @staticmethod
-    def of(source: Any, transformer: Any, package: str, indices: str = "raise") -> ModelIndex | None:
-        """That of a path, which a package reads; None where nothing is kept. Raises FileError where the file cannot be read."""
+    def of(source: Any, transformer: Any, format: Format, indices: str = "raise") -> ModelIndex | None:
+        """That of a path, read as a format; None where nothing is kept. Raises FileError where the file cannot be read."""
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
-        facts, version = transformer.facts(), installed(package) if package else b""
-        if not facts or not version or os.path.isdir(source):
+        facts, version = transformer.facts(), installed(format.package) if format.package else b""
+        main = format.main(source)
+        if not facts or not version or os.path.isdir(main):
             return None
-        with told(source, "read"):
-            file = MappedFile.of(source)
-        return ModelIndex(os.fspath(source), file, version, facts, indices) if isinstance(file, MappedFile) else None
+        with told(main, "read"):
+            file = MappedFile.of(main)
+        return ModelIndex(os.fspath(main), file, version, facts, indices + format.options(source)) if isinstance(file, MappedFile) else None
 
     # ---- what is there
     def about(self) -> About | None:
@@ -83,7 +88,7 @@ class ModelIndex:
 
         def way(entry: Any, stored: memoryview) -> DirectCall | None:
             contents = [stored, *self.files.values()]
-            arrays = [placed(contents[p[0] + 1], p[1], name, shape) for p, name, shape in entry["arrays"]]
+            arrays = [placed(contents[p[0] + 1], p[1], name, shape, p[2]) for p, name, shape in entry["arrays"]]
             call = transformer.recall(entry["kept"], arrays)
             return None if call is None else DirectCall(call, tuple(entry["takes"]), tuple(entry["order"]))
 
@@ -153,9 +158,13 @@ def _dtype(name: str | None) -> Any:
         return np.dtype(name)
 
 
-def placed(content: Any, start: int, dtype: str, shape: Sequence[int]) -> np.ndarray:
-    """The array that lies there."""
+def placed(content: Any, start: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> np.ndarray:
+    """The array that lies there. Raises ValueError where the file has no room for it."""
     of = as_dtype(dtype).np
+    if strides is not None:
+        made: np.ndarray = np.ndarray(tuple(shape), of, content, start, tuple(strides))
+        made.flags.writeable = False
+        return made
     size = int(np.prod(shape, dtype=object)) * of.itemsize
     return np.frombuffer(content, np.uint8, size, start).view(of).reshape(shape)
 
@@ -204,13 +213,13 @@ class Finder:
         self.at = 0  # where the last one ended: they come in the order of the file, mostly
 
     def place(self, array: np.ndarray) -> ArrayLocation | None:
-        if not array.flags.c_contiguous:
-            return None
-        held = content_of(array)
+        held, dense = content_of(array), array.flags.c_contiguous
         if isinstance(held, MappedFile):
             k = next((k for k, f in enumerate(self.files) if f is held), None)
-            return None if k is None else ArrayLocation(k, array.ctypes.data - self.starts[k])
-        if held is None or array.nbytes < SEARCHED:
+            if k is None or min(array.strides, default=0) < 0:
+                return None
+            return ArrayLocation(k, array.ctypes.data - self.starts[k], None if dense else array.strides)
+        if held is None or array.nbytes < SEARCHED or not dense:
             return None
         content, file = array.tobytes(), self.files[0]
         for start in (self.at, 0):

@@ -52,7 +52,7 @@ class Model:
         self._reader: Reader | None = None
         self._lock = threading.RLock()
         self._straight: dict[Hashable, DirectCall] = {}
-        self._index = None if self._trainable or self._state else ModelIndex.of(source, self.transformer, format.package, indices)
+        self._index = None if self._trainable or self._state else ModelIndex.of(source, self.transformer, format, indices)
         about = None if self._index is None else self._index.about()
         self.about: About = self.reader.about if about is None else about
         self.name, self.inputs, self.defaults, self.outputs = self.about

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ngraph.errors import UnsupportedError
 
@@ -19,18 +19,22 @@ if find_spec("google") is None or find_spec("google.protobuf") is None or find_s
         "ng.tensorflow needs the packages protobuf and google-crc32c, which are not both installed", fix="pip install 'ngraph-axes[tf]'"
     )
 
-from ngraph.frontends.tensorflow.bundle import Checkpoint, load_checkpoint, save_checkpoint
 from ngraph.frontends.tensorflow.model import TensorflowModel, load
+
+if TYPE_CHECKING:
+    from ngraph.frontends.tensorflow.bundle import Checkpoint, load_checkpoint, save_checkpoint
 
 __all__ = ["Checkpoint", "TensorflowModel", "load", "load_checkpoint", "save_checkpoint"]
 
-_BRIDGE = ("bridge", "function", "report")
+_ROOMS = dict.fromkeys(("bridge", "function", "report"), "bridge") | dict.fromkeys(
+    ("Checkpoint", "load_checkpoint", "save_checkpoint"), "bundle"
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Returns what needs TensorFlow, which is imported then."""
-    if name not in _BRIDGE:
+    """Returns what needs TensorFlow or the package protobuf, which is imported then."""
+    if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = importlib.import_module(f"{__name__}.bridge")
+    room = importlib.import_module(f"{__name__}.{_ROOMS[name]}")
     found = globals()[name] = room if name == "bridge" else getattr(room, name)
     return found

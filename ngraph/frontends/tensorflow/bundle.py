@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import math
-import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ import numpy as np
 from ngraph.errors import ArgumentError, FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.tensorflow.dtypes import number_of, numpy_type, shape_of, type_name
 from ngraph.frontends.tensorflow.messages import classes, parsed
+from ngraph.op_graph.arrays import MappedFile
 
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of a table
 FOOTER = 48  # bytes: two handles, padding, the magic number
@@ -90,6 +90,14 @@ class Checkpoint:
             return self._joined(name, entry)
         return self._array(name, entry)
 
+    def files(self, folder: str) -> list[str]:
+        """Returns the paths of its files that are there, relative to a folder."""
+        every = [f"{self.prefix}.index", *map(self._shard, range(self._shards))]
+        return [os.path.relpath(path, folder) for path in every if os.path.isfile(path)]
+
+    def _shard(self, number: int) -> str:
+        return f"{self.prefix}.data-{number:05d}-of-{self._shards:05d}"
+
     def _array(self, name: str, entry: Any) -> np.ndarray[Any, Any]:
         dtype, shape = numpy_type(entry.dtype), shape_of(entry.shape)
         if dtype is None or shape is None:
@@ -132,11 +140,9 @@ class Checkpoint:
             raise ParseError(f"{name!r} of {self.prefix} lies in shard {entry.shard_id} of {self._shards}", fix=DAMAGED)
         file = self._open.get(entry.shard_id)
         if file is None:
-            path = f"{self.prefix}.data-{entry.shard_id:05d}-of-{self._shards:05d}"
+            path = self._shard(entry.shard_id)
             try:
-                with open(path, "rb") as f:
-                    empty = os.fstat(f.fileno()).st_size == 0
-                    file = memoryview(b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+                file = memoryview(MappedFile.of(path))
             except OSError as error:
                 raise FileError(f"{path}, which holds {name!r}, cannot be read: {error.strerror}", fix="copy all files of it") from error
             self._open[entry.shard_id] = file

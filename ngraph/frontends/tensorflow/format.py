@@ -24,7 +24,7 @@ class Tensorflow(Format):
     signature  the one that is called, by name; None: the default one      tags  of the graph in a SavedModel; None: `serve`
     """
 
-    name, endings, package = "TensorFlow", (".pb", ".pbtxt", ".meta"), ""
+    name, endings, package = "TensorFlow", (".pb", ".pbtxt", ".meta"), "google_crc32c"
 
     def __init__(self, signature: str | None = None, tags: Any = None):
         self.signature, self.tags = signature, tags
@@ -34,6 +34,15 @@ class Tensorflow(Format):
         if os.path.isdir(path):
             return any(os.path.isfile(os.path.join(path, f"saved_model.{end}")) for end in ("pb", "pbtxt"))
         return super().owns(path)
+
+    def main(self, source: Any) -> Any:
+        """See `Format.main`."""
+        inner = [os.path.join(source, f"saved_model.{end}") for end in ("pb", "pbtxt")] if os.path.isdir(source) else []
+        return next((path for path in inner if os.path.isfile(path)), source)
+
+    def options(self, source: Any) -> str:
+        """See `Format.options`. A model is called after its folder."""
+        return repr((self.signature, self.tags, os.path.basename(os.path.abspath(source))))
 
     def read(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str) -> Reader:
         """See `Format.read`."""

@@ -25,12 +25,21 @@ class TensorflowModel(Model):
     variables   the values of those that are written or trained, by name
     """
 
-    def __init__(self, file: Any, signature: str | None, transformer: Any, trainable: Sequence[str], indices: str):
-        self.file, self._options = file, (trainable, indices)
+    def __init__(self, source: Any, format: Tensorflow, transformer: Any, trainable: Sequence[str], indices: str):
+        self._options = transformer, trainable, indices
         self._others: dict[str, TensorflowModel] = {}
         self._sessions: dict[str, TensorflowModel] = {}  # by the values that `run` fetches and feeds
-        self.signature = signature if signature in file.by_value else file.signature(signature).name
-        super().__init__(file, Tensorflow(self.signature), transformer, trainable, indices)
+        super().__init__(source, format, transformer, trainable, indices)
+
+    @property
+    def file(self) -> Any:
+        """The model as its file has it (`saved.ModelFile`)."""
+        return self.reader.file
+
+    @property
+    def signature(self) -> str:
+        """The name of the signature that is called."""
+        return self.reader.signature.name
 
     @property
     def host_callbacks(self) -> dict[str, int]:
@@ -45,7 +54,8 @@ class TensorflowModel(Model):
         """The model by each of its signatures."""
         for name in self.file.signatures:
             if name not in self._others:
-                self._others[name] = self if name == self.signature else TensorflowModel(self.file, name, self.transformer, *self._options)
+                other = name != self.signature
+                self._others[name] = TensorflowModel(self.file, Tensorflow(name), *self._options) if other else self
         return self._others
 
     def run(self, outputs: Any, feeds: Mapping[str, Any] | None = None, options: Any = None) -> Any:
@@ -65,7 +75,7 @@ class TensorflowModel(Model):
         key = "\n".join([*fetched, "", *feeds])
         if key not in self._sessions:
             self.file.by_value[key] = room("saved").by_values(self.file, list(fetched), list(feeds))
-            self._sessions[key] = TensorflowModel(self.file, key, self.transformer, *self._options)
+            self._sessions[key] = TensorflowModel(self.file, Tensorflow(key), *self._options)
         return self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
 
     def value(self, name: str) -> np.ndarray[Any, Any]:
@@ -117,5 +127,4 @@ def load(
         hasattr(source, a) for a in ("SerializeToString", "as_graph_def", "graph")
     ):
         raise ArgumentError(f"a model is loaded from a path, not from {type(source).__name__}", fix="give the path of the model, as text")
-    file = room("saved").opened(source, tags)
-    return TensorflowModel(file, signature, transformer if transformer is not None else make_transformer(), patterns, indices)
+    return TensorflowModel(source, Tensorflow(signature, tags), transformer or make_transformer(), patterns, indices)

@@ -54,7 +54,7 @@ class TensorflowReader(Reader):
 
     def external(self) -> list[str]:
         """See `Reader.external`."""
-        return []
+        return [] if self.file.checkpoint is None else self.file.checkpoint.files(self.file.home)
 
     def initial(self, name: str) -> np.ndarray[Any, Any] | None:
         """See `Reader.initial`."""

@@ -54,6 +54,7 @@ class ModelFile(FunctionLibrary):
     handles     the variable's name by the node that makes its handle       keys  the name in the checkpoint by variable
     parts       the part of the checkpoint's array that a partitioned variable has, by variable
     collections  names of nodes that the file has kept together, by the name of the collection
+    home        the folder of the file
     """
 
     def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
@@ -63,7 +64,7 @@ class ModelFile(FunctionLibrary):
         self.handles: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.parts: dict[str, tuple[slice, ...]] = {}
-        self._checkpoint_path = checkpoint
+        self._checkpoint_path, self.home = checkpoint, os.path.dirname(checkpoint or "")
         self._checkpoint: Checkpoint | None = None
         self._stored: dict[str, ConstantArray] = {}
         self.initializers: list[str] = []  # nodes that fill tables
@@ -400,6 +401,7 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
     prefix = os.path.join(folder, "variables", "variables")
     name = os.path.basename(os.path.abspath(folder))
     made = _of_meta(saved.meta_graphs[k], name, prefix if os.path.isfile(f"{prefix}.index") else None)
+    made.home = folder
     assets = os.path.join(folder, "assets")
     for asset in saved.meta_graphs[k].asset_file_def:
         path = os.path.realpath(os.path.join(assets, asset.filename))

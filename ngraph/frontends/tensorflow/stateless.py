@@ -16,17 +16,14 @@ import numpy as np
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional.philox import drawn, high_word, joined_words, low_word, philox, whole
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops.random import MULTIPLIERS, WEYL
-from ngraph.ops.rearrange import iota, product
 
-WORD = 0xFFFFFFFF
 SEED_KEY = (0x3EC8F720, 0x02461E29)  # the key under which a seed is mixed
 PHILOX, CHOSEN = 1, 3  # numbers of algorithms: the second leaves the choice to the device, which is Philox on CPUs
 RESERVED = 256  # words that TensorFlow sets aside for each truncated number
@@ -34,39 +31,6 @@ TRUNCATED = 2.0  # deviations within which these are; one in 22 is not
 TRIES = 6  # counters that are tried: 24 numbers for 4, or 12 for 2
 LEAST = 1e-7  # below which no logarithm is taken
 FRACTION_BITS = {dtypes.bfloat16: 7, dtypes.float16: 10, dtypes.float32: 23, dtypes.float64: 52}
-
-
-def _number(n: int) -> Op:
-    return e.filled(n, (), dtypes.uint64)
-
-
-def _low(x: Op) -> Op:
-    return e.bitwise(x, _number(WORD), kind="and")
-
-
-def _high(x: Op) -> Op:
-    return e.bitwise(x, _number(32), kind="shr")
-
-
-def _joined(low: Op, high: Op) -> Op:
-    return e.bitwise(low, e.bitwise(high, _number(32), kind="shl"), kind="or")
-
-
-def _mixed(x: Op, *others: Op) -> Op:
-    for y in others:
-        x = e.bitwise(x, y, kind="xor")
-    return x
-
-
-def philox(counter: Sequence[Op], key: tuple[Any, Any]) -> list[Op]:
-    """Returns four words, as uint64, for counters of four words under a key of two: uint64 ops below 2**32, or numbers."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = (k if isinstance(k, Op) else _number(k) for k in key)
-    for turn in range(10):
-        a, b = c0 * _number(MULTIPLIERS[0]), c2 * _number(MULTIPLIERS[1])
-        first, second = (_low(k + _number(turn * w & WORD)) for k, w in zip((k0, k1), WEYL, strict=True))
-        c0, c1, c2, c3 = _mixed(_high(b), c1, first), _low(b), _mixed(_high(a), c3, second), _low(a)
-    return [c0, c1, c2, c3]
 
 
 def _scalars(n: Any, v: Value, count: int) -> list[Op]:
@@ -80,8 +44,8 @@ def _scalars(n: Any, v: Value, count: int) -> list[Op]:
 def seeded(n: Any, seed: Value) -> tuple[Op, tuple[Op, Op]]:
     """Returns the key and the counter, a low and a high half, that a seed of two numbers stands for, as uint64 scalars."""
     a, b = _scalars(n, seed, 2)
-    words = philox([_low(a), _high(a), _low(b), _high(b)], SEED_KEY)
-    return _joined(words[0], words[1]), (_number(0), _joined(words[2], words[3]))
+    words = philox([low_word(a), high_word(a), low_word(b), high_word(b)], SEED_KEY)
+    return joined_words(words[0], words[1]), (whole(0), joined_words(words[2], words[3]))
 
 
 def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tuple[Op, Op]]:
@@ -91,42 +55,19 @@ def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tup
     return _scalars(n, key, 1)[0], (low, high)
 
 
-def drawn(
-    n: Any, shape: Value, source: tuple[Op, tuple[Op, Op]], numbers: Callable[..., list[Op]], count_of: int = 1, apart: int = 1
-) -> Tensor:
-    """Returns numbers of a shape. numbers: from the words of `count_of` counters, four each, uint64 ops, to their numbers in order.
-
-    apart: from the first of these counters to that of the next numbers.
-    """
-    g, (key, (low, high)) = n.g, source
-    sizes = g.sizes(shape)
-    count = product(sizes)
-    each = len(numbers(*[_number(0)] * 4 * count_of))
-    blocks: ExprLike = (count + (each - 1)) // each
-    axis = g.fresh(blocks)
-    words = list[Op]()
-    for k in range(count_of):
-        at = low + iota(axis, dtypes.uint64) * _number(apart) + _number(k)
-        carried = high + e.cast(e.less(at, low), dtypes.uint64)
-        words += philox([_low(at), _high(at), _low(carried), _high(carried)], (_low(key), _high(key)))
-    made = g.full(shapes.stacked(g, [g.made(x, [axis]) for x in numbers(*words)], 1))
-    flat = g.full(g.reshape(made, [blocks * each]), [0])
-    return g.reshape(shapes.sliced(g, flat, 0, 0, 1, count), sizes)
-
-
 def _fractions(dtype: Any) -> Callable[..., list[Op]]:
     """Returns the function from four words to uniform numbers from 0 to below 1: low bits of words, of two for float64."""
     bits = FRACTION_BITS[dtype]
 
     def fraction(x: Op) -> Op:
-        kept = e.bitwise(x, _number((1 << bits) - 1), kind="and")
+        kept = e.bitwise(x, whole((1 << bits) - 1), kind="and")
         wide = dtypes.float64 if bits > 23 else dtypes.float32
         return e.cast(e.cast(kept, wide) * e.filled(2.0**-bits, (), wide), dtype)
 
     def numbers(*words: Op) -> list[Op]:
         if bits <= 23:
             return [fraction(w) for w in words]
-        return [fraction(_joined(words[k + 1], words[k])) for k in (0, 2)]
+        return [fraction(joined_words(words[k + 1], words[k])) for k in (0, 2)]
 
     return numbers
 
@@ -166,7 +107,7 @@ def _truncated(dtype: Any) -> Callable[..., list[Op]]:
 def _whole(dtype: Any) -> Callable[..., list[Op]]:
     """Returns the function from four words to unsigned numbers of the bits of a dtype."""
     if dtype.bits == 64:
-        return lambda *words: [_joined(words[0], words[1]), _joined(words[2], words[3])]
+        return lambda *words: [joined_words(words[0], words[1]), joined_words(words[2], words[3])]
     return lambda *words: [e.cast(w, dtypes.uint32) for w in words]
 
 
@@ -202,12 +143,12 @@ def _named(kind: str) -> str:
 
 @translates(*map(_named, KINDS))
 def by_seed(n: Any, shape: Value, seed: Value, *bounds: Value) -> Tensor:
-    return drawn(n, shape, seeded(n, seed), _numbers(n, bounds), *_spread(n))
+    return drawn(n.g, shape, seeded(n, seed), _numbers(n, bounds), *_spread(n))
 
 
 @translates(*(f"{_named(kind)}V2" for kind in KINDS))
 def by_counter(n: Any, shape: Value, key: Value, counter: Value, algorithm: Value, *bounds: Value) -> Tensor:
-    return drawn(n, shape, _from(n, key, counter, algorithm), _numbers(n, bounds), *_spread(n))
+    return drawn(n.g, shape, _from(n, key, counter, algorithm), _numbers(n, bounds), *_spread(n))
 
 
 @translates("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", results="key counter alg")

@@ -1,6 +1,9 @@
 """Checkpoints and damaged files: what is written is read, and what is damaged is refused with a clear error."""
 
 import os
+import shutil
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -146,3 +149,67 @@ def test_a_reduction_that_names_a_dim_twice():
     model = ng.tensorflow.load(graph.SerializeToString())
     with pytest.raises(GraphError, match="names one of them twice"):
         model.run(["y:0"], {"x:0": np.ones((2, 3), np.float32)})
+
+
+# ---- starts of later processes
+
+
+@pytest.fixture
+def index(tmp_path):
+    """A folder for compiled programs, of this test alone."""
+    with ng.config(cache=str(tmp_path / "cache"), debug=0, dump="", check=False):
+        yield str(tmp_path / "cache")
+
+
+def copied(models, tmp_path, name="copy"):
+    return shutil.copytree(models / "cnn", tmp_path / name)
+
+
+def called(path, x):
+    model = ng.tensorflow.load(path)
+    return model(x), model.readings
+
+
+@pytest.fixture
+def cnn(models):
+    port = ng.tensorflow.load(models / "cnn").inputs[0]
+    return np.random.default_rng(1).random([2 if n is None or isinstance(n, str) else n for n in port.shape]).astype(np.float32)
+
+
+def test_a_second_process_reads_no_graph_and_imports_no_protobuf(models, tmp_path, index, cnn):
+    path = copied(models, tmp_path)
+    wanted, readings = called(path, cnn)
+    assert readings == 1
+    np.save(tmp_path / "x.npy", cnn)
+    program = (
+        "import sys, numpy as np, ngraph as ng\n"
+        "m = ng.tensorflow.load(sys.argv[1])\n"
+        "y = m(np.load(sys.argv[2]))\n"
+        "assert m.readings == 0, m.readings\n"
+        "print([n for n in ('google.protobuf', 'llvmlite', 'ngraph.frontends.tensorflow.reading') if n in sys.modules])\n"
+        "np.save(sys.argv[2], y)\n"
+        "assert sorted(m.signatures) and m.signature == 'serving_default' and m.readings == 0\n"  # these are read from the file
+    )
+    environment = {**os.environ, "NGRAPH_CACHE": index, "DEBUG": "0", "DUMP": "", "CHECK": "0"}
+    command = [sys.executable, "-c", program, str(path), str(tmp_path / "x.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert np.array_equal(np.load(tmp_path / "x.npy"), wanted)
+
+
+def test_the_index_knows_the_checkpoint_and_the_signature(models, tmp_path, index, cnn):
+    path, other = copied(models, tmp_path), copied(models, tmp_path, "other")
+    wanted, _ = called(path, cnn)
+    found = ng.tensorflow.load(other).file.checkpoint
+    held = {n: a for n in found if not (a := found.get_tensor(n)).dtype.hasobject}
+    held = {n: a * np.float32(0.5) if a.dtype == np.float32 else a for n, a in held.items()}  # the same graph with other weights
+    ng.tensorflow.save_checkpoint(tmp_path / "new", held)
+    for end in ("index", "data-00000-of-00001"):
+        os.replace(tmp_path / f"new.{end}", other / "variables" / f"variables.{end}")
+    different, readings = called(other, cnn)
+    assert readings == 1 and not np.allclose(different, wanted)
+    again, readings = called(path, cnn)
+    assert readings == 0 and np.array_equal(again, wanted)
+    with pytest.raises(NgraphError, match="has no signature 'none'"):
+        ng.tensorflow.load(path, signature="none")
+    assert called(path, cnn[:1])[1] == 1  # of another length
