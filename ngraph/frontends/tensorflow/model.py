@@ -34,12 +34,14 @@ class TensorflowModel(Model):
     @property
     def file(self) -> Any:
         """The model as its file has it (`saved.ModelFile`)."""
-        return self.reader.file
+        reader: Any = self.reader
+        return reader.file
 
     @property
     def signature(self) -> str:
         """The name of the signature that is called."""
-        return self.reader.signature.name
+        reader: Any = self.reader
+        return str(reader.signature.name)
 
     @property
     def host_callbacks(self) -> dict[str, int]:

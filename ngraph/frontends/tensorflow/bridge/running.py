@@ -16,6 +16,7 @@ from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.frontends.positional.reader import ShapeReplay
 from ngraph.frontends.tensorflow.bridge.encapsulate import ClusterGraph
 from ngraph.frontends.tensorflow.bridge.kernel import KernelCall, Targets
+from ngraph.frontends.tensorflow.format import Tensorflow
 from ngraph.frontends.tensorflow.messages import parsed
 from ngraph.frontends.tensorflow.model import TensorflowModel
 from ngraph.frontends.tensorflow.saved import of_graph
@@ -63,7 +64,9 @@ class RunningCluster:
         """The cluster as a model. Raises NgraphErrors where it cannot be read."""
         graph = parsed("GraphDef", self.about.graph.SerializeToString(), self.name)
         inputs = [f"argument_{k}" for k in range(len(self.about.takes))]
-        return TensorflowModel(of_graph(graph, self.name, inputs, self.about.results), None, _transformer(self.backend), (), "raise")
+        return TensorflowModel(
+            of_graph(graph, self.name, inputs, self.about.results), Tensorflow(), _transformer(self.backend), (), "raise"
+        )
 
     def results(self, arguments: Sequence[Array], key: Hashable) -> list[Array]:
         """Returns the results for arguments of new shapes, and remembers the way to them."""
