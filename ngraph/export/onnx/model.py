@@ -35,13 +35,17 @@ Value = Callable[[Op], Array]
 
 
 class Exported(NamedTuple):
-    """The export's arguments: results and inputs by name, and the values of variables."""
+    """The export's arguments: results and inputs by name, the values of variables, and the dims of values as they were read.
+
+    dims: {name of a value: for each dim which of its axes it is, None for one of length 1 that the op lacks}.
+    """
 
     results: dict[str, Op]
     effects: list[Op]
     inputs: dict[str, Op]
     value: Value
     name: str
+    dims: Mapping[str, tuple[int | None, ...]] = {}
 
 
 # ---- the program --------------------------------------------------------------------------------------------------------
@@ -119,7 +123,7 @@ def _written(
     program: Program, lowered: Lowered, what: Exported, opset: int
 ) -> tuple[GraphWriter, list[tuple[str, TensorRef]], dict[str, Op]]:
     """Returns nodes for a program; the outputs; the variables that become initializers. Raises UnsupportedError."""
-    shared = Shared(opset)
+    shared = Shared(opset, what.dims)
     for name in (*what.results, *what.inputs, *(s.name for s in program.state_in)):
         shared.taken.add(name)
     shared.reserved |= hints(program) - shared.taken

@@ -150,8 +150,8 @@ def rule_of(op: str) -> Any:
 class Shared:
     """State shared by the graphs of one model: names, constants, the opset."""
 
-    def __init__(self, opset: int):
-        self.opset = opset
+    def __init__(self, opset: int, read: Mapping[str, tuple[int | None, ...]] = {}):
+        self.opset, self.read = opset, read  # dims of values that were read from a file, by name: see `Exported`
         self.taken: set[str] = set()
         self.reserved: set[str] = set()  # names of values that have no node so far
         self.tried: dict[str, int] = {}
@@ -653,19 +653,27 @@ class GraphWriter:
                 made = tuple([TensorRef("?", tuple(v.axes), v.dtype) for v in step.results])
             for k, (value, ref) in enumerate(zip(step.results, made, strict=True)):
                 self.refs[value] = ref
-                self._call(ref.name, step, k, first)
+                self._call(ref, step, k, first)
                 if ref.name not in ("?", "") and ref.name not in self.shared.arrays:
                     self.shared.types[ref.name] = ref.dtype, tuple(self.shape(ref.dims)), ref.dims
 
-    def _call(self, name: str, step: Step, k: int, first: int) -> None:
+    def _call(self, ref: TensorRef, step: Step, k: int, first: int) -> None:
         """Names the result number `k` of a step, whose nodes are those from number `first` on; those before it get a number."""
+        name = ref.name
         maker, swapped, wanted = self.shared.makers.get(name), self.shared.swapped, label(step, k)
         if maker is None or name in self.shared.called:
             return
         mine = [o for node in self.part.nodes[first:] for o in node.outputs]
-        if step.results[k].hint:
+        value = step.results[k]
+        if value.hint:
             self.shared.called.add(name)
             maker.last = True
+            dims = self.shared.read.get(wanted)
+            if dims is not None and ref.dims != tuple([None if d is None else value.axes[d] for d in dims]):
+                # without a dim of length 1, or in another order, it is another value than the file's
+                for made in {name, *mine} & {name, wanted}:
+                    swapped[made] = self.shared.fresh(f"{wanted}_rearranged")
+                return
             if (
                 name != wanted and wanted not in self.shared.taken
             ):  # nodes are called after the first result; some steps have none of their own

@@ -106,7 +106,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
                 dims.append(d if isinstance(d, int) else names.setdefault(label, size * (len(names) + 2) if k else 2))
             tried[p.name] = tuple(dims)
         try:
-            found = model.graph(tried)
+            found, read = model.reader.graph_and_dims(tried)
             break
         except UnsupportedError as error:
             why = str(error).split("\n")[0].split(": ", 1)[-1]
@@ -124,7 +124,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
         raise UnsupportedError(f"{model.name} cannot be exported: some of its nodes are steps in Python", fix="`ngraph info` lists its ops")
     _stay_open(model, found.inputs, shapes)
     transformer = model.transformer
-    return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name)
+    return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name, read)
 
 
 def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int | None]]) -> None:

@@ -116,6 +116,11 @@ class Reader:
 
     def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
         """See `Model.graph`."""
+        return self.graph_and_dims(shapes)[0]
+
+    def graph_and_dims(self, shapes: Mapping[str, Any]) -> tuple[ImportedGraph, dict[str, tuple[int | None, ...]]]:
+        """Returns the graph of `Model.graph`, and for the values that ops are called after which axis of the op each dim is, by name; None
+        for a dim of length 1 that the op lacks."""
         ports = {p.name: p for p in self.about.inputs}
         feeds = {}
         for name, shape in shapes.items():
@@ -136,11 +141,12 @@ class Reader:
             whole = [g.full(g.tensor(v)) for v in values]
             changed = {f"{name}.new": op for name, op in g.changes().items()}
             holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
-            return ImportedGraph(
+            made = ImportedGraph(
                 {p.name: holes[-1 - k] for k, p in enumerate(self.about.inputs)},
                 {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)} | changed,
                 self.variables,
             )
+            return made, g.dims
 
     # ---- calling
     def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:

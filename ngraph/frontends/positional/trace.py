@@ -76,6 +76,7 @@ class ModelTrace:
         self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.nodes = 0  # how many nodes have been read, those of functions and of loops' turns as often as they came
         self.most = MOST_NODES  # how many are
+        self.dims: dict[str, tuple[int | None, ...]] = {}  # of the values that ops are called after, see `Reader.graph_and_dims`
         self.bodies = 0  # how many bodies of loops and branches are being read as ops
 
     def count(self, more: int = 1) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional.trace import Fixed, Inside, ModelTrace
-from ngraph.frontends.positional.values import Value, call
+from ngraph.frontends.positional.values import Tensor, Value, call
 from ngraph.op_graph.op import SourceLocation, made_for
 
 T = TypeVar("T")
@@ -155,6 +155,9 @@ def apply(g: ModelTrace, frame: Frame, node: GraphNode) -> None:
         if name:
             frame.names[name] = value
             call(value, str(name))
+            if type(value) is Tensor and value.op.hint == name:
+                order = [None if d is None else value.op.axes.index(d) for d in value.dims]
+                g.dims.setdefault(str(name), tuple(order))
     missing = [name for name in node.gives[len(results) :] if name]
     if missing:
         raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")

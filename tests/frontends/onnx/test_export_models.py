@@ -208,7 +208,36 @@ def test_names_stay():
     assert {n.name for n in nodes} - {"batch", "conv"} <= set(names) and len(set(names)) == len(names)
     feed = {"x": r.random((2, 3, 6, 6), np.float32)}
     for name, got, want in zip(kept, *[session(with_outputs(m, kept)).run(kept, feed) for m in (made, before)], strict=True):
-        np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name)
+        np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name, strict=True)
+
+
+def test_a_name_stays_where_its_value_has_its_dims():
+    """Dims of length 1 that the product and the pooled value do without: these values have other names, those with all dims have theirs."""
+    r = np.random.default_rng(0)
+    constants = {
+        "kernel": r.random((4, 3, 3, 3), np.float32),
+        "shape": np.array([4, 1, 2, 8], np.int64),
+        "matrix": r.random((4, 5), np.float32),
+        "added": r.random(5, np.float32),
+    }
+    nodes = [
+        h.make_node("Conv", ["x", "kernel"], ["images"], pads=[1, 1, 1, 1]),
+        h.make_node("Reshape", ["images", "shape"], ["halves"]),
+        h.make_node("Transpose", ["halves"], ["turned"], perm=[2, 3, 1, 0]),
+        h.make_node("ReduceMean", ["turned"], ["mean"], axes=[0, 1], keepdims=1),
+        h.make_node("Flatten", ["mean"], ["flat"], axis=3),
+        h.make_node("MatMul", ["flat", "matrix"], ["product"]),
+        h.make_node("Add", ["product", "added"], ["sum"]),
+        h.make_node("Tanh", ["sum"], ["y"]),
+    ]
+    before = model(nodes, [("x", F, [1, 3, 4, 4])], [("y", F, [1, 5])], constants, 17)
+    made = exported(ng.onnx.load(before.SerializeToString()))
+    values = [o for n in made.graph.node for o in n.output]
+    kept = [o for n in nodes for o in n.output if o in values]
+    assert "images" in kept and len(set(values)) == len(values)
+    feed = {"x": r.random((1, 3, 4, 4), np.float32)}
+    for name, got, want in zip(kept, *[session(with_outputs(m, kept)).run(kept, feed) for m in (made, before)], strict=True):
+        np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name, strict=True)
 
 
 def test_names_of_other_formats_stay(tmp_path):
