@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ngraph.codegen.forms import Whole, apply, register
+from ngraph.codegen.matrices import CONFIGURATION, MATRIX_SUMS, release
 from ngraph.codegen.nest import Nest
 from ngraph.codegen.signature import KernelCode
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
@@ -50,6 +52,7 @@ class FunctionWriter:
         self.pointers: dict[Buffer, str] = {}
         self.walks: dict[Buffer, tuple[Whole, ...]] = {}
         self.args = ""  # the register of the arguments
+        self.rooms: dict[str, str] = {}  # memory for registers of matrices
         self.at: dict[AxisId, Whole] = {}  # the number of the work item's block along each loop of the grid
 
     def open(self, a: AxisId) -> ExprLike:
@@ -83,6 +86,14 @@ class FunctionWriter:
     def zeros(self, size: int) -> str:
         """An address from which so many bytes may be loaded: zeros."""
         return self.w.table([0] * max(size, MIN_ZERO_BYTES), dtypes.uint8)
+
+    def tile_room(self, dtype: DType) -> str:
+        """Memory for the sums of registers of matrices."""
+        return self.rooms.get("sums") or self.rooms.setdefault("sums", self.w.slot(dtype, MATRIX_SUMS))
+
+    def configuration_room(self) -> str:
+        """Memory for the shapes of registers of matrices."""
+        return self.rooms.get("shapes") or self.rooms.setdefault("shapes", self.w.slot(dtypes.uint8, CONFIGURATION))
 
     def strides(self, b: Buffer) -> tuple[Whole, ...]:
         """Elements from one place to the next along each dim."""
@@ -143,6 +154,8 @@ class _KernelWriter(FunctionWriter):
             self.walks[b] = tuple([self.number(n) for n in strides])
         before = self.w.flush_denormals() if self.target.flush else None
         self.bounded(self.scheduled.bounds, IRValue(last, dtypes.int64), counts)
+        if "sums" in self.rooms:
+            release(self.w)
         if before is not None:
             self.w.float_mode(before)
 

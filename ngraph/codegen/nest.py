@@ -11,6 +11,7 @@ from ngraph.codegen import math as scalar
 from ngraph.codegen.access import address, lane_step, offset, read, store, store_interleaved
 from ngraph.codegen.forms import Whole, apply, certain, meet, plus, register, times
 from ngraph.codegen.lanes import as_one, fold, identity, meet_all, number
+from ngraph.codegen.matrices import MatrixSums
 from ngraph.codegen.philox import WORDS, random_bits, side_by_side
 from ngraph.codegen.scope import INT32_END, Open, Scope
 from ngraph.codegen.text import Body, IRValue, constant
@@ -18,9 +19,17 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage
-from ngraph.schedule.search import remainders, segments
+from ngraph.schedule.matrix import instruction
+from ngraph.schedule.search import matrix_rows, remainders, segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
-from ngraph.targets.tuning import ASSUMED_SPREAD, INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
+from ngraph.targets.tuning import (
+    ASSUMED_SPREAD,
+    INTERLEAVED_PLACES,
+    MATRIX_ROWS_AT_ONCE,
+    MATRIX_ROWS_TRANSPOSED,
+    MIN_INTERLEAVED_COST,
+    PREFETCH_ROUNDS,
+)
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import FunctionWriter
@@ -52,6 +61,9 @@ class Nest(Scope):
         order = self.tile.order
         if k == len(order):
             self._leaf()
+            return
+        if self.tile.deep is not None and order[k] is self.row:
+            self._matrix_rows(order[k])
             return
 
         def body(*_: IRValue) -> list[IRValue]:
@@ -117,6 +129,71 @@ class Nest(Scope):
             elif self.lines[n].op != "number":
                 for i, j in self.places(self.deps[n]):
                     self.value(n, i, j)
+
+    # ---- products of matrices
+
+    def _matrix_rows(self, d: Loop) -> None:
+        """The loop over rows of sums in registers of matrices: whole tiles, then what is left."""
+        w, n, rows = self.w, self.size(d), self.tile.rows
+        m = instruction(self.stage, self.kernel.target)[0].m
+
+        def tile(i: IRValue, size: Whole) -> Sequence[IRValue]:
+            base, start = (i, 0) if i.name[0] == "%" else (None, int(i.name))
+            moved = {a: times(w, i, self.coef(a, d)) for a in self.hoisted if base and d in a.coef}
+            with self.scope({d: Open(base, start)}, moved):
+                sums = MatrixSums(self, size)
+                sums.write()
+                self._matrix_ends(d, sums, size)
+            return []
+
+        if isinstance(n, int):
+            for s in matrix_rows(n, rows, m, True):
+                w.loop(s.first, s.last, s.units, [], partial(_sized, tile, s.units))
+            return
+        first: Whole = 0
+        for size in dict.fromkeys((rows, m)) if rows > m else (rows,):
+            last = plus(w, first, times(w, apply(w, "//", meet(w, "sub", n, first), size), size))
+            w.loop(first, last, size, [], partial(_sized, tile, size))
+            first = last
+        start, left = register(first), meet(w, "sub", n, first)
+        w.when(w.op("icmp sgt", left, constant(0, dtypes.int64), dtype=dtypes.bool_), [], lambda: tile(start, left), rare=False)
+
+    def _matrix_ends(self, d: Loop, sums: MatrixSums, rows: Whole) -> None:
+        """Stores what the epilogue makes of the sums of a tile, some rows at a time."""
+        w, o = self.w, self.opened[d]
+        which = [k for k, s in enumerate(self.stage.to) if s.line >= self.border]
+        self._hoist([self.stage.to[k].line for k in which], (d,))
+        apart = any(a.mode == "transposed" for a in self.scheduled.accesses if a.epilogue)
+        each = MATRIX_ROWS_TRANSPOSED if apart else MATRIX_ROWS_AT_ONCE
+
+        def some(units: int, i: IRValue) -> Sequence[IRValue]:
+            at = plus(w, o.offset, i if i.name[0] == "%" else int(i.name))
+            at = at if o.base is None else plus(w, o.base, at)
+            place = Open(None, at, units) if isinstance(at, int) else Open(at, 0, units)
+            with self.scope({d: place}):
+                for k, j in product(range(units), range(sums.columns)):
+                    self.known[self.border, k, j] = sums.value(plus(w, i if i.name[0] == "%" else int(i.name), k), j)
+                self._put(which)
+            return []
+
+        if isinstance(rows, int):
+            for s in segments(rows, 1, each):
+                w.loop(s.first, s.last, s.units, [], partial(some, s.units))
+            return
+        first: Whole = 0
+        for units in (each, 1):
+            last = plus(w, first, times(w, apply(w, "//", meet(w, "sub", rows, first), units), units))
+            w.loop(first, last, units, [], partial(some, units))
+            first = last
+
+    def each(self, d: Loop, body: Callable[[], None]) -> None:
+        """A reduced loop around what code keeps in registers of matrices."""
+
+        def inside(*_: IRValue) -> list[IRValue]:
+            body()
+            return []
+
+        self._each(d, (), inside)
 
     # ---- sums
 
@@ -406,3 +483,8 @@ class Nest(Scope):
                     store_interleaved(self, [self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
                 else:
                     store(self, self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)
+
+
+def _sized(tile: Callable[[IRValue, Whole], Sequence[IRValue]], size: int, i: IRValue) -> Sequence[IRValue]:
+    """The body of a loop over tiles of one size."""
+    return tile(i, size)

@@ -18,14 +18,18 @@ from ngraph.parts.walk import closure
 from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.products import PRODUCTS
+from ngraph.targets.products import PACKED_BITS, PACKS, PRODUCTS
 from ngraph.targets.tuning import (
     CONFLICT_BYTES,
     COPY_ITEMS_PER_CORE,
+    MATRIX_COLUMNS,
     MAX_COPY_GROWTH,
     MAX_READS_UNPACKED,
     MIN_FAR_ROW_BYTES,
     MIN_ITEM_ELEMENTS,
+    MIN_MATRIX_ROWS,
+    MIN_MATRIX_TERMS,
+    MIN_READS_FOR_MATRICES,
     MIN_READS_TO_PACK,
     MIN_READS_TO_PACK_FAR_ROWS,
     MIN_TERMS_PER_READ,
@@ -192,7 +196,15 @@ class Packer:
             for k in range(len(stage.combine)):
                 for side in (0, 1):
                     p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
-                    if p is None or self.narrow(kernel, p):
+                    if p is None:
+                        continue
+                    deep = self.deep(stage, p)
+                    if deep is not None:
+                        if not self.lies(p, p.operands[side], deep):
+                            how = self.copied if p.vector in p.operands[side].axes else self.gathered
+                            stage = how(kernel, stage, p, p.operands[side], own, before, stages, deep)
+                        continue
+                    if self.narrow(kernel, p):
                         continue
                     if self.wants(kernel, p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
@@ -202,6 +214,68 @@ class Packer:
                         before += self.copy_spread_rows(kernel, p, p.operands[side])
             stages.append(stage)
         return [*before, replace(kernel, stages=tuple(stages))]
+
+    # ---- factors of products of matrices in registers
+
+    def deep(self, stage: Stage, p: Product) -> AxisId | None:
+        """Returns the axis of the sum along which instructions for matrices lie; None where there are none, or copies take too long."""
+        line = next((x for x in stage.before if x.args == tuple([o.line for o in p.operands]) and x.op in PRODUCTS), None)
+        alone = len(stage.combine) == 1 and all(s.line >= len(stage.before) and s.combine == "set" for s in stage.to)
+        if line is None or not alone or self.machine.matrix(line.op) is None:
+            return None
+        (lanes,), (rows,) = ([o for o in p.operands if (p.vector in o.axes) is along] for along in (True, False))
+        down = [a for a in rows.axes if a in stage.free and a not in lanes.axes and (self.length(a) or 0) >= MIN_MATRIX_ROWS]
+        both = [a for a in p.reduced if a in lanes.axes and a in rows.axes and (self.length(a) or 0) >= MIN_MATRIX_TERMS]
+        for a in sorted(both if down else [], key=lambda a: -(self.length(a) or 0)):
+            apart = [o for o in p.operands if not self.lies(p, o, a)]
+            if all(o.movable and (self.fixed(o) or self.again(p, o) >= MIN_READS_FOR_MATRICES) and self.dense(o) for o in apart):
+                return a
+        return None
+
+    def dense(self, o: Operand) -> bool:
+        """Whether a copy of an operand is no larger than what it is made of, much."""
+        return self.size(o.axes) <= MAX_COPY_GROWTH * max([self.size(r.source.axes) for r in o.reads], default=0)
+
+    def lies(self, p: Product, o: Operand, deep: AxisId) -> bool:
+        """Whether an operand lies in memory as instructions for matrices load it: lanes side by side, or the terms of a row."""
+        along, last = p.vector if p.vector in o.axes else deep, o.copy[-1]
+        if any(r.predicate or any(affine(e) is None for e in r.index.values()) for r in o.reads):
+            return False
+        if last.op == "read":
+            return last.dtype.bits == PACKED_BITS and stride(o.reads[0], along, self.length) == 1
+        if along != deep or last.op not in PACKS or len(o.copy) != len(last.args) + 1:
+            return False
+        parts = [o.copy[n].read for n in last.args]
+        first, row = parts[0], PACKS[last.op]
+        if first is None or first.source.dtype.bits * row.k != PACKED_BITS:
+            return False
+        for k, r in enumerate(parts):
+            if r is None or r.source is not first.source or stride(r, deep, self.length) != row.k:
+                return False
+            apart = [expr.combine("-", r.index[a], first.index[a]) for a in r.source.axes]
+            if any(e != 0 for e in apart[:-1]) or affine(apart[-1]) != ({}, k):
+                return False
+        return True
+
+    def gathered(
+        self,
+        kernel: Kernel,
+        stage: Stage,
+        p: Product,
+        o: Operand,
+        own: set[Buffer],
+        before: list[PlanStep],
+        stages: list[Stage],
+        deep: AxisId,
+    ) -> Stage:
+        """Returns the stage, with an operand read from a copy whose rows have their terms side by side."""
+        sums = [a for a in p.reduced if a in o.axes and a != deep]
+        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
+        axes = [a for a in o.axes if a in p.inner or not inside]
+        free = (*[a for a in axes if a not in p.reduced], *sums, deep)
+        if inside:
+            return self.copied_to_local(kernel, stage, o, own, stages, free, dims_of(free))
+        return self.copied_before(kernel, stage, o, before, free, dims_of(free), self.work_items(free, deep, self.machine.lanes32))
 
     def narrow(self, kernel: Kernel, p: Product) -> bool:
         """Whether both operands are contiguous along a long sum, as passed, and the one to copy has few reads: no copy is made."""
@@ -258,12 +332,19 @@ class Packer:
         return GREAT if far < MIN_FAR_ROW_BYTES else MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
 
     def copied(
-        self, kernel: Kernel, stage: Stage, p: Product, o: Operand, own: set[Buffer], before: list[PlanStep], stages: list[Stage]
+        self,
+        kernel: Kernel,
+        stage: Stage,
+        p: Product,
+        o: Operand,
+        own: set[Buffer],
+        before: list[PlanStep],
+        stages: list[Stage],
+        matrices: AxisId | None = None,
     ) -> Stage:
         """Returns the stage, with an operand read from a copy."""
         v, blocks = p.vector, dict(kernel.loops)
-        once = self.fixed(o)
-        inside = not once and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
+        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
         axes = [a for a in o.axes if a in p.inner or not inside]
         n = self.length(v) or 0
         n = min(blocks.get(v, n), n) if inside else n
@@ -272,6 +353,7 @@ class Packer:
         rows = self.order(p, o)
         deep = math.prod([self.length(a) or 1 for a in rows]) * o.dtype.bits // 8
         w = panel_width(n, height, self.machine, 0 if inside else blocks.get(v, 0), deep)
+        w = w if matrices is None else min(w, MATRIX_COLUMNS * self.machine.lanes32)
         outer = [a for a in axes if a != v and a not in rows]
         free = (*outer, *rows, v)
         dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])
@@ -280,22 +362,48 @@ class Packer:
             if n <= w and self.known(v) is not None
             else (*dims[: len(outer)], (v, w, None), *dims[len(outer) :], (v, 1, w))
         )
-        at = identity_index(free)
         if inside:
-            local = Local(f"p{len(stages)}", dims, o.dtype)
-            depth = max([k for k, (a, _) in enumerate(kernel.loops, 1) if a in o.axes], default=0)
-            if any(r.source in own for r in o.reads):
-                depth = max([depth, *[s.depth for s in stages if {t.target for t in s.to}.intersection([r.source for r in o.reads])]])
-            stages.append(Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, local, at),), depth))
-            return _reading(stage, o.line, local, at)
+            return self.copied_to_local(kernel, stage, o, own, stages, free, dims)
+        return self.copied_before(kernel, stage, o, before, free, dims, self.work_items(free, v, w))
+
+    def copied_to_local(
+        self,
+        kernel: Kernel,
+        stage: Stage,
+        o: Operand,
+        own: set[Buffer],
+        stages: list[Stage],
+        free: tuple[AxisId, ...],
+        dims: tuple[Dim, ...],
+    ) -> Stage:
+        """Returns the stage, with an operand read from a Local that a stage before it fills."""
+        at, local = identity_index(free), Local(f"p{len(stages)}", dims, o.dtype)
+        depth = max([k for k, (a, _) in enumerate(kernel.loops, 1) if a in o.axes], default=0)
+        if any(r.source in own for r in o.reads):
+            depth = max([depth, *[s.depth for s in stages if {t.target for t in s.to}.intersection([r.source for r in o.reads])]])
+        stages.append(Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, local, at),), depth))
+        return _reading(stage, o.line, local, at)
+
+    def copied_before(
+        self,
+        kernel: Kernel,
+        stage: Stage,
+        o: Operand,
+        before: list[PlanStep],
+        free: tuple[AxisId, ...],
+        dims: tuple[Dim, ...],
+        loops: tuple[tuple[AxisId, int], ...],
+    ) -> Stage:
+        """Returns the stage, with an operand read from a copy that a kernel before it makes: once, where no call changes it."""
+        once = self.fixed(o)
         table = self.copies if once else {}
-        target, copy = memo(table, _copied, o.copy, free, dims, self.work_items(free, v, w), "once" if once else "arena")
+        target, copy = memo(table, _copied, o.copy, free, dims, loops, "once" if once else "arena")
         if target not in self.made:
             self.made.append(target)
             (self.once if once else before).append(replace(copy, origin=kernel.origin))
             if once:
                 self.still.add(target)
-        return _reading(stage, o.line, target, at)
+        return _reading(stage, o.line, target, identity_index(free))
 
     def is_non_affine(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
         """Whether an operand is read repeatedly at an index that is not affine, such as the mirrored ends of a signal,

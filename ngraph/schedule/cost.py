@@ -15,7 +15,8 @@ from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Buffer, Local
 from ngraph.schedule.cpu import FREE
 from ngraph.schedule.form import Access, Loop, ScheduledKernel, ScheduledStage, Version
-from ngraph.targets import Cpu
+from ngraph.schedule.matrix import instruction
+from ngraph.targets import Cpu, Target
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     BROADCAST_RELATIVE_COST,
@@ -24,6 +25,9 @@ from ngraph.targets.tuning import (
     ITERATION_COST,
     LOAD_COST,
     LOOP_COST,
+    MATRIX_COST,
+    MATRIX_LOAD_COST,
+    MATRIX_PRODUCT_COST,
     OVERLAPPED_PART,
     PREDICATE_COST,
     SHUFFLE_COST,
@@ -43,7 +47,7 @@ def seconds(kernel: ScheduledKernel) -> float:
     general = kernel.bounded(None)
     for version in general:
         items = _items(kernel, version)
-        stages = [_StageCost(s) for s in version.stages]
+        stages = [_StageCost(s, machine) for s in version.stages]
         work += items * sum([s.instructions() / _places(kernel.grid[s.stage.stage.depth :]) for s in stages])
         if version is general[0]:
             moved = sum([moving / rate for moving, rate in _moving(kernel, stages, machine)])
@@ -74,8 +78,8 @@ def _items(kernel: ScheduledKernel, version: Version) -> int:
 class _StageCost:
     """A stage with the loops of its nest, outermost first, and how often each runs."""
 
-    def __init__(self, stage: ScheduledStage) -> None:
-        self.stage, self.tile = stage, stage.tile
+    def __init__(self, stage: ScheduledStage, target: Target) -> None:
+        self.stage, self.tile, self.target = stage, stage.tile, target
         nest = (*stage.tile.order, *stage.sums)
         self.nest = (*nest, *[d for d in stage.loops if d not in nest])
         self.depth = {d: k for k, d in enumerate(self.nest)}
@@ -87,7 +91,8 @@ class _StageCost:
         return min(self.tile.units(d) * (self.tile.lanes if d is self.tile.vector else 1), extent(d))
 
     def _trips(self, d: Loop) -> int:
-        steps = -(-extent(d) // self.tile.lanes) if d is self.tile.vector else extent(d)
+        together = self.tile.lanes if d is self.tile.vector else self.tile.terms if d is self.tile.deep else 1
+        steps = -(-extent(d) // together)
         return -(-steps // self.tile.units(d))
 
     def together(self, deps: frozenset[Loop]) -> int:
@@ -106,7 +111,7 @@ class _StageCost:
         fused = {c.line for c in s.stage.combine if c.kind == "add" and lines[c.line].op in PRODUCTS}
         shown = [(n, line.op) for n, line in lines.items() if n not in fused and line.op not in FREE]
         total: float = sum([COST[op] * self.times(s.deps[n], s.reducing and n >= border) for n, op in shown])
-        total += sum([self._access(a, False, 1) for a in s.reads.values()])
+        total += sum([self._access(a, False, 1) for a in s.reads.values() if self.tile.deep is None or a.epilogue])
         total += sum([self._access(a, True, len(s.interleaved[k])) for k, a in enumerate(s.stores)])
         return total + self._sums() + self._loops()
 
@@ -117,6 +122,11 @@ class _StageCost:
         sums = sum([self.together(s.deps[c.line] | reduced) for c in s.stage.combine])
         if not sums:
             return 0.0
+        if t.deep is not None:
+            row, _ = instruction(s.stage, self.target)
+            high = -(-t.rows // row.m)
+            each = t.columns * t.rows / row.m * MATRIX_PRODUCT_COST + (high + t.columns) * MATRIX_LOAD_COST
+            return math.prod(self.trips) * each + math.prod(self.trips[: self.free]) * (MATRIX_COST + 2 * sums)
         ends = 2 * SHUFFLE_COST * math.log2(t.lanes) if t.vector in s.reduced else 0.0
         return math.prod(self.trips) * max(sums, SUMS_IN_FLIGHT) + math.prod(self.trips[: self.free]) * sums * ends
 

@@ -32,7 +32,8 @@ from ngraph.schedule.form import (
     Version,
 )
 from ngraph.schedule.linear import Forms
-from ngraph.schedule.search import AccessDescriptor, LoopSchedule, View, cost, schedule, summing_alike
+from ngraph.schedule.matrix import matrix_loops, terms
+from ngraph.schedule.search import AccessDescriptor, LoopSchedule, MatrixLoops, View, cost, schedule, summing_alike
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
@@ -309,7 +310,7 @@ class _StageScheduler(StageAddresses):
         for a in accesses:
             a.mode = self.mode(a, self.tile)
         if given is None:
-            sums, flattened = self._one_loop()
+            sums, flattened = self._one_loop() if self.tile.deep is None else (self._deep_last(self.tile.deep), 0)
             unroll = self._unroll(sums[-1]) if flattened else 1
             self._prefetch(sums, flattened, unroll)
         else:
@@ -341,7 +342,11 @@ class _StageScheduler(StageAddresses):
         vector, tile, second = [None if k is None else self._numbered(loops, k) for k in (chosen.vector, chosen.tile, chosen.second)]
         across = second if second is not None else vector
         order = tuple([self._numbered(loops, k) for k in chosen.order])
-        return Tile(chosen.lanes, vector, tile, across, chosen.rows, chosen.columns, order)
+        made = Tile(chosen.lanes, vector, tile, across, chosen.rows, chosen.columns, order)
+        if chosen.deep is None:
+            return made
+        deep = self._numbered(loops, chosen.deep)
+        return made._replace(deep=deep, terms=terms(self.stage, deep, self.kernel.target))
 
     def _numbered(self, loops: Sequence[Loop], k: int) -> Loop:
         if not 0 <= k < len(loops):
@@ -461,6 +466,9 @@ class _StageScheduler(StageAddresses):
             numbers([d for d in loops if not isinstance(d.extent, int)]),
             tuple([self.kernel.likely(d) for d in loops]),
         )
+        if found := matrix_loops(stage, self.reads, self.free, self.reduced, target) if lanes == target.lanes32 else ():
+            product = self.lines[stage.combine[0].line].op
+            view = view._replace(matrices=tuple([MatrixLoops(*[number[d] for d in some]) for some in found]), product=product)
         if not self.kernel.cold and self.kernel.bound is None:
             self.kernel.views[view] = None
         self.kernel.looked.append(view)
@@ -496,6 +504,10 @@ class _StageScheduler(StageAddresses):
             k -= 1
             steps *= _certain(order[k].extent)
         return order, max(len(order) - k, 1)
+
+    def _deep_last(self, deep: Loop) -> list[Loop]:
+        """The reduced loops, that of an instruction for matrices last."""
+        return [*[d for d in self._near_last() if d is not deep], deep]
 
     def _near_last(self) -> list[Loop]:
         """The reduced loops where a length is open, those along which what fills vectors is far apart at assumed lengths first."""

@@ -149,7 +149,10 @@ class Access:
 
 
 class Tile(NamedTuple):
-    """A LoopSchedule over the loops of a stage."""
+    """A LoopSchedule over the loops of a stage.
+
+    deep, terms   the reduced loop of whose places an instruction for matrices takes so many at once; the last one may take fewer
+    """
 
     lanes: int
     vector: Loop | None
@@ -158,6 +161,8 @@ class Tile(NamedTuple):
     rows: int
     columns: int
     order: tuple[Loop, ...]
+    deep: Loop | None = None
+    terms: int = 1
 
     def units(self, d: Loop) -> int:
         """Returns the number of steps of a loop that are computed together."""
@@ -266,13 +271,13 @@ class ScheduledStage:
             return d.spread or LoopKind.GRID
         if d is self.tile.vector:
             return LoopKind.VECTOR
-        if d in (self.tile.tile, self.tile.across):
+        if d in (self.tile.tile, self.tile.across, self.tile.deep):
             return LoopKind.UNROLL
         return LoopKind.REDUCE if d in self.reduced else LoopKind.SERIAL
 
     def cuts_rows(self, d: Loop) -> bool:
         """Whether an iteration behind whole tiles may have one row less than it computes."""
-        return d is self.tile.tile and bool(self.stage.combine) and self.block is None
+        return d is self.tile.tile and bool(self.stage.combine) and self.block is None and self.tile.deep is None
 
     @property
     def spread(self) -> dict[Loop, int]:
@@ -299,6 +304,8 @@ class ScheduledStage:
         if not self.stage.combine:
             return ()
         tile, loops = self.tile, tuple([loop.parts for loop in self.sums])
+        if tile.deep is not None:
+            return loops, tile.deep.parts, tile.terms
         vector = (tile.vector.parts, tile.lanes) if tile.vector in self.reduced and tile.vector is not None else None
         across = (tile.across.parts, tile.columns) if tile.across in self.reduced and tile.across is not None else None
         return loops, vector, across

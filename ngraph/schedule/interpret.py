@@ -35,7 +35,9 @@ from ngraph.schedule.form import (
     ScheduledStage,
     Version,
 )
-from ngraph.schedule.search import open_segments, segments
+from ngraph.schedule.matrix import instruction
+from ngraph.schedule.search import matrix_rows, open_segments, segments
+from ngraph.targets.products import PRODUCTS
 from ngraph.tensors.index import Load
 from ngraph.tensors.scalars import COMBINE, elementwise
 
@@ -298,6 +300,20 @@ class _StageRun:
                 with self.covering(d.lower, size, unknown and size < d.unit), self.opened(d, i, 1, None):
                     yield
             return
+        if d is self.tile.deep:
+            for i in range(0, n, self.tile.terms):
+                self.terms = min(self.tile.terms, n - i)
+                with self.opened(d, i, 1, None):
+                    yield
+            return
+        if d is self.tile.tile and self.tile.deep is not None:
+            known = isinstance(d.extent, int) and d not in self.uncertain
+            row, _ = instruction(self.stage, self.kernel.target)
+            for first, last, size, _ in matrix_rows(n, units, row.m, known):
+                for i in range(first, last, size):
+                    with self.opened(d, i, size, None):
+                        yield
+            return
         if isinstance(d.extent, int) and d not in self.uncertain:
             for first, last, size, left in segments(n, unit, units):
                 for i in range(first, last, unit * size):
@@ -358,6 +374,9 @@ class _StageRun:
                 for _ in self.iterations(self.scheduled.sums[k]):
                     level(k + 1)
                 return
+            if tile.deep is not None:
+                found[0] = self.of_matrices(found[0])
+                return
             lines: dict[int, np.ndarray] = {}
             mask = self.mask
             self.mask = mask & self.within(self.tails)
@@ -395,6 +414,27 @@ class _StageRun:
                 x = _fold(c, x[:, :, :half], x[:, :, half:])
             made[self.border + n] = self.of_warps(c, x)
         return self.of_groups(made)
+
+    def of_matrices(self, sums: np.ndarray) -> np.ndarray:
+        """Sums with what one instruction for matrices adds: of each term the sums of its products of one place, then of all places."""
+        deep, c = self.tile.deep, self.stage.combine[0]
+        assert deep is not None
+        product = self.stage.before[c.line]
+        of = PRODUCTS[product.op]
+        first, each = self.at[deep], list[np.ndarray]()
+        for k in range(self.terms):
+            self.at[deep] = first + k
+            lines: dict[int, np.ndarray] = {}
+            self.compute(range(c.line), lines)
+            x, y = np.broadcast_arrays(*[lines[n] for n in product.args])
+            u, v = (
+                z.astype("<u4").view(d.np).reshape(*z.shape, of.k)
+                for z, d in zip((np.ascontiguousarray(x), np.ascontiguousarray(y)), of.operands, strict=True)
+            )
+            terms = u.astype(of.sum.np) * v.astype(of.sum.np)
+            each = [terms[..., n] + (each[n] if k else 0) for n in range(of.k)]
+        self.at[deep] = first
+        return np.asarray(sums + sum(each[1:], each[0])).astype(c.dtype.np)
 
     # ---- the threads of a block
 

@@ -12,15 +12,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ngraph.targets.machine import Cpu
+from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     ASSUMED_LENGTH,
     BROADCAST_RELATIVE_COST,
     LOAD_COST,
+    MATRIX_COST,
+    MATRIX_LOAD_COST,
+    MATRIX_PRODUCT_COST,
     MAX_COLUMNS,
     MAX_READ_STREAMS,
     MAX_SHUFFLED_STEP,
     MIN_CUT_ROWS,
     MIN_LOOP_BODY,
+    MIN_MATRIX_ROWS,
     SCATTERED_LANE_COST,
     SPARE_REGISTERS,
     SUMS_IN_FLIGHT,
@@ -43,6 +48,14 @@ class AccessDescriptor(NamedTuple):
     run: int = 1  # stores that go to places next to each other
 
 
+class MatrixLoops(NamedTuple):
+    """Loops along which an instruction may multiply matrices: lanes of the sums, their rows, and the terms that each one adds."""
+
+    vector: D
+    tile: D
+    deep: D
+
+
 class View(NamedTuple):
     """A stage as the search sees it, and the lanes of a vector of its elements.
 
@@ -53,6 +66,7 @@ class View(NamedTuple):
     open   loops that may end before their size
     likely the places that prices take: of each loop that a call brings, of the axis of one that ends before its size; by default
            ASSUMED_LENGTH
+    matrices   the loops that an instruction for matrices may take, and the product that it adds up, "" for none
     """
 
     free: tuple[D, ...]
@@ -65,10 +79,15 @@ class View(NamedTuple):
     bound: frozenset[D] = frozenset()
     open: frozenset[D] = frozenset()
     likely: tuple[int, ...] = ()
+    matrices: tuple[MatrixLoops, ...] = ()
+    product: str = ""
 
 
 class LoopSchedule(NamedTuple):
-    """`order` of the free loops; `rows` steps of `tile` and `columns` of `second`, else of `lanes` along `vector`, are done together."""
+    """`order` of the free loops; `rows` steps of `tile` and `columns` of `second`, else of `lanes` along `vector`, are done together.
+
+    deep: the reduced loop some steps of which an instruction for matrices takes, for all rows and lanes of a tile.
+    """
 
     lanes: int
     vector: D | None
@@ -77,6 +96,7 @@ class LoopSchedule(NamedTuple):
     rows: int = 1
     columns: int = 1
     order: tuple[D, ...] = ()
+    deep: D | None = None
 
     @property
     def across(self) -> D | None:
@@ -123,9 +143,31 @@ def alternatives(view: View, m: Cpu, count: int) -> list[LoopSchedule]:
 
 def _sums(view: View, s: LoopSchedule) -> tuple[int, ...]:
     """Returns what determines the order of sums: nothing where each lane has its own, else how many accumulators are interleaved."""
+    if s.deep is not None:
+        return (s.deep,)
     if s.vector is not None and s.vector in view.reduced:
         return s.vector, s.lanes, s.columns if s.second is None else 1
     return (s.second, 1, s.columns) if s.second is not None and s.second in view.reduced else ()
+
+
+def terms_together(n: int | None, most: int) -> int:
+    """Returns how many terms of a sum of n an instruction that takes `most` adds: all instructions alike, if that is most of them."""
+    if n is None or n % most == 0:
+        return most
+    return next((k for k in range(min(n, most), max(most // 2, 1), -1) if n % k == 0), min(n, most))
+
+
+def matrix_rows(n: int, rows: int, m: int, known: bool) -> list[Segment]:
+    """A loop over n rows of sums in registers of m rows each: as `segments`, or whole tiles, then one register, then what is left."""
+    if known:
+        return segments(n, 1, rows)
+    found, first = [], 0
+    for size in dict.fromkeys((rows, m)) if rows > m else (rows,):
+        last = first + (n - first) // size * size
+        if last > first:
+            found.append(Segment(first, last, size))
+        first = last
+    return [*found, *([Segment(first, n, n - first)] if first < n else [])]
 
 
 def split(n: int, most: int) -> list[tuple[int, int]]:
@@ -197,6 +239,7 @@ def size(view: View, d: D) -> int:
 
 
 def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
+    yield from _matrices(view, m)
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
@@ -239,6 +282,32 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
                         yield LoopSchedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
                         if t in view.open:  # what is left is done by halves
                             yield LoopSchedule(lanes, v, t, s, 1 << (min(room, n).bit_length() - 1), columns)
+
+
+def _matrices(view: View, m: Cpu) -> Iterator[LoopSchedule]:
+    """Yields the tiles of an instruction for matrices: registers hold the sums, one column of a factor's and one row of the other's."""
+    row = m.matrix(view.product)
+    for v, t, d in view.matrices if row is not None else ():
+        assert row is not None
+        n, vectors = size(view, t), -(-size(view, v) // row.n)
+        if n < MIN_MATRIX_ROWS:
+            continue
+        for high, wide in ((2, 2), (2, 1), (1, 2), (1, 1)):
+            if high * wide + high + wide <= row.registers and wide <= vectors and (high == 1 or n > row.m):
+                most = high * row.m
+                rows = most if view.sizes[t] is None or t in view.open else -(-n // -(-n // most))
+                yield LoopSchedule(row.n, v, t, None, rows, wide, deep=d)
+
+
+def _matrix_cost(view: View, m: Cpu, s: LoopSchedule) -> float:
+    """Returns the instructions of one step of a sum that an instruction for matrices shares, for a whole tile."""
+    row = m.matrix(view.product)
+    assert row is not None and s.deep is not None
+    n = size(view, s.deep)
+    taken = terms_together(n, row.k // PRODUCTS[view.product].k)
+    high = -(-s.rows // row.m)
+    each = s.columns * s.rows / row.m * MATRIX_PRODUCT_COST + (high + s.columns) * MATRIX_LOAD_COST
+    return each * -(-n // taken) / n
 
 
 def _apart(w: AccessDescriptor, d: D) -> float:
@@ -286,7 +355,9 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
     short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
     for d in (s.tile, columns):
-        if d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
+        if d is not None and d == s.tile and s.deep is not None:
+            together *= min(s.rows, size(view, d))
+        elif d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
             likely, rows = view.likely[d] if view.likely else size(view, d), d == s.tile and bool(view.sums)
             together *= _units_used(s.units(d), s.lanes if d is v else 1, short, likely, rows, view.sizes[d])
         elif d is not None:
@@ -313,8 +384,10 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     sums = sum([times(deps.union(flat)) for deps in view.sums])
     work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
     total = work + (LOAD_COST if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
+    if s.deep is not None:
+        total = _matrix_cost(view, m, s)
     steps = math.prod([size(view, d) for d in view.reduced])
-    ends = sum([access(w) for w in epilogue])
+    ends = sum([access(w) for w in epilogue]) + (MATRIX_COST + 2 * sums if s.deep is not None else 0.0)
     if v in view.reduced:
         steps = max(1, steps // s.lanes)
         ends += sums * 2 * math.log2(s.lanes)

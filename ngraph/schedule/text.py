@@ -121,7 +121,7 @@ class _SchedulePrinter(_PlanPrinter):
             if s.block is not None and k == s.block.outer:
                 out += self.copies(s, depth)
             listed = k >= len(s.sums) - s.flattened
-            steps = f" steps {s.unroll}" if listed and k == len(s.sums) - 1 else ""
+            steps = f" steps {s.unroll}" if listed and k == len(s.sums) - 1 else f" matrix {s.tile.terms}" if d is s.tile.deep else ""
             out.append("  " * depth + f"sum {self.loop(s, d)}{steps}{' listed' if listed else ''}")
             depth += 1
         if s.block is not None and s.block.outer == len(s.sums):
@@ -170,7 +170,9 @@ class _SchedulePrinter(_PlanPrinter):
         how += f" columns {s.tile.columns}" if d is s.tile.across and not (s.block is not None and d is s.tile.vector) else ""
         how += f" {d.spread}" if d.spread is not None else ""
         if s.block is None and not isinstance(d.extent, int) and d.lower is None:
-            how += "".join([f" {word}" for word in _ending(s.tile.units(d), d is s.tile.vector, s.cuts_rows(d))])
+            rest = d is s.tile.tile and s.tile.deep is not None
+            ending = ["rest"] if rest else _ending(s.tile.units(d), d is s.tile.vector, s.cuts_rows(d))
+            how += "".join([f" {word}" for word in ending])
         return f"{name} = {self.whole_number(d.extent)}{how}"
 
     def access(self, s: ScheduledStage, a: Any) -> str:
@@ -278,6 +280,7 @@ class _ScheduleParser(_PlanParser):
             return next((line for line in lines.loops if word in line.words), None)
 
         vector, tile, across = with_word("vector"), with_word("rows"), with_word("columns")
+        deep = with_word("matrix")
         chosen = LoopSchedule(
             vector.words["vector"] if vector is not None else 1,
             numbers[vector] if vector is not None else None,
@@ -286,6 +289,7 @@ class _ScheduleParser(_PlanParser):
             tile.words["rows"] if tile is not None else 1,
             across.words["columns"] if across is not None else 1,
             tuple([numbers[line] for line in lines.loops if not line.reduced]),
+            None if deep is None else numbers[deep],
         )
         steps = with_word("steps")
         asked = [prefetch for _, prefetch in (*lines.reads.values(), *lines.stores)]
@@ -391,7 +395,8 @@ class _ScheduleParser(_PlanParser):
             self.end_of_line()
         for line in loops:
             units, rows = line.words.get("rows", line.words.get("columns", 1)), "rows" in line.words and bool(sums)
-            ending = _ending(units, "vector" in line.words, rows)
+            deep = any("matrix" in other.words for other in loops)
+            ending = ["rest"] if rows and deep else _ending(units, "vector" in line.words, rows)
             if line.ending and list(line.ending) != ending:
                 self.fail(f"the end of a loop with this tile is {' '.join(ending) or 'not said'}", line.ends)
         stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)
@@ -450,11 +455,11 @@ class _ScheduleParser(_PlanParser):
         self.expect("=")
         extent = self.expr()
         words: dict[str, int] = {}
-        while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed", *SPREAD):
+        while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "matrix", "listed", *SPREAD):
             word = self.word("how the loop runs")
             words[word] = 1 if word in ("listed", *SPREAD) else self.integer()
         first = self.k
-        while self.tokens[self.k] in ("left", "masked"):
+        while self.tokens[self.k] in ("left", "masked", "rest"):
             if self.accept("left"):
                 while self.tokens[self.k].isdigit():
                     self.k += 1

@@ -48,6 +48,7 @@ from ngraph.schedule.form import (
     ScheduledStage,
     Version,
 )
+from ngraph.schedule.matrix import instruction, matrix_loops
 from ngraph.targets import Gpu
 from ngraph.targets.tuning import MAX_SHUFFLED_STEP, MAX_STACK_BYTES
 from ngraph.tensors.index import in_order
@@ -357,9 +358,26 @@ class _KernelCheck:
         bound = [d for d in s.loops if d.uneven and d.lower is not None]
         if any(in_order(c.kind, c.dtype) for c in s.stage.combine):
             bound += s.reduced
+        if tile.deep is not None:
+            self.matrix(s)
         for d in (tile.vector, tile.tile, tile.across):
             if d is not None and d in bound:
                 self.fail(f"the loop {d.name} takes several places at once, and has to run one after the other")
+
+    def matrix(self, s: ScheduledStage) -> None:
+        """An instruction for matrices: its loops are those that it can take, and its tile fits into registers."""
+        tile, target = s.tile, self.scheduled.target
+        loops = matrix_loops(s.stage, s.reads, s.free, s.reduced, target)
+        if (tile.vector, tile.tile, tile.deep) not in loops or tile.across is not tile.vector:
+            self.fail(f"the loops {_names([d for d in (tile.vector, tile.tile, tile.deep) if d])} are none of an instruction for matrices")
+        row, most = instruction(s.stage, target)
+        high = -(-tile.rows // row.m)
+        if tile.lanes != row.n or high * tile.columns + high + tile.columns > row.registers:
+            self.fail(f"{tile.rows} rows and {tile.columns} columns of {tile.lanes} lanes do not fit into {row.registers} matrices")
+        if s.sums[-1] is not tile.deep or s.flattened or not 1 <= tile.terms <= most:
+            self.fail(f"an instruction for matrices takes {tile.terms} places of {tile.deep.name if tile.deep else ''}, the innermost loop")
+        if tile.order[-1] is not tile.tile:
+            self.fail("the rows of matrices are not the innermost loop outside of the sums")
 
     def access(self, s: ScheduledStage, a: Access, name: str) -> None:
         v = s.tile.vector

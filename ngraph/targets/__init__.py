@@ -8,6 +8,7 @@ Words: docs/glossary.md.
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import os
 import platform
@@ -19,7 +20,19 @@ from functools import cache
 
 from ngraph.errors import NgraphError
 from ngraph.targets.machine import Cpu, Gpu, MemorySpace, Target
-from ngraph.targets.products import AVX512_BF16, AVX512_VNNI, AVX_VNNI, FMA, FMA64, I8MM, MMA_BF16, WGMMA_BF16, ProductInstruction
+from ngraph.targets.products import (
+    AMX_BF16,
+    AMX_INT8,
+    AVX512_BF16,
+    AVX512_VNNI,
+    AVX_VNNI,
+    FMA,
+    FMA64,
+    I8MM,
+    MMA_BF16,
+    WGMMA_BF16,
+    ProductInstruction,
+)
 
 __all__ = [
     "DEFAULT",
@@ -114,17 +127,18 @@ def level(flags: Iterable[str]) -> Cpu:
 
 
 # the product instructions that processors may have beside those of their target
-_MORE = {"x86-64-v4": (AVX512_BF16, AVX512_VNNI), "x86-64-v3": (AVX_VNNI,), "aarch64": (I8MM,)}
+_MORE = {"x86-64-v4": (AVX512_BF16, AVX512_VNNI, AMX_BF16, AMX_INT8), "x86-64-v3": (AVX_VNNI,), "aarch64": (I8MM,)}
 
 
 def extended(target: Cpu, flags: Iterable[str]) -> Cpu:
     """A target with the instructions that a processor with these flags of /proc/cpuinfo has beside it."""
     have = set(flags)
     rows = [row for row in _MORE.get(target.name, ()) if row.flag in have]
-    features = ",".join([f for f in (target.features, *[row.feature for row in rows]) if f])
+    features = ",".join(dict.fromkeys([f for some in (target.features, *[row.feature for row in rows]) for f in some.split(",") if f]))
     return replace(target, features=features, products=(*target.products, *rows))
 
 
+SYSCALL_ARCH_PRCTL = 158  # on x86-64
 SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}  # as people call what `sys.platform` says
 MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
 
@@ -143,7 +157,7 @@ def host() -> Cpu:
     machine = platform.machine().lower()
     if machine not in MACHINES:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
-    flags = _flags()
+    flags = _permitted(_flags())
     base = extended(level(flags) if MACHINES[machine] == "x86-64" else TARGETS["aarch64"], flags)
     found = caches()
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
@@ -184,6 +198,21 @@ def _flags() -> list[str]:
         return []
     renamed = {"sse4.1": "sse4_1", "sse4.2": "sse4_2", "bmi": "bmi1", "lzcnt": "abm"}
     return [renamed.get(name, name) for name, there in binding.get_host_cpu_features().items() if there]
+
+
+PERMISSION, TILES = 0x1023, 18  # Linux's ARCH_REQ_XCOMP_PERM, and the part of a thread's state that registers of matrices are
+
+
+def _permitted(flags: list[str]) -> list[str]:
+    """Returns the flags without those of registers of matrices, where Linux does not let this process use them.
+
+    They are of the whole process and of threads that begin later; Linux gives them to those that ask.
+    """
+    if "amx_tile" not in flags:
+        return flags
+    ask = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
+    given = ask is not None and ask(SYSCALL_ARCH_PRCTL, PERMISSION, TILES) == 0
+    return flags if given else [f for f in flags if not f.startswith("amx")]
 
 
 def allowed_cores() -> int:

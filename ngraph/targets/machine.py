@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ngraph.targets.products import ProductInstruction
+from ngraph.targets.products import PRODUCTS, ProductInstruction
 from ngraph.targets.tuning import (
     CACHE_BANDWIDTH,
     LANE_SPEED,
@@ -64,6 +64,12 @@ class Target:
         """The instruction for a product of plans (`multiply`, `dot2`, `dot4`), the one of most sums; None where it has none."""
         rows = [row for row in self.products if row.op == op]
         return max(rows, key=lambda row: row.m * row.n, default=None)
+
+    def matrix(self, op: str) -> ProductInstruction | None:
+        """The instruction that adds many products of plans (`dot2`, `dot4`) to a matrix of sums in registers; None where it has none."""
+        of = PRODUCTS.get(op)
+        rows = [row for row in self.products if of is not None and row.registers and (row.operands, row.sum) == (of.operands, of.sum)]
+        return rows[0] if rows else None
 
 
 @dataclass(frozen=True)

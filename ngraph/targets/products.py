@@ -28,6 +28,7 @@ class ProductInstruction:
     intrinsic   LLVM's function, with the `{bits}` of its vector of sums
     passed      LLVM's type of the elements of its operands; "" where they are passed as they lie, in 32 bits
     flag        the flag of /proc/cpuinfo of a processor that has it, beside what all of its level have
+    registers   of matrices, one for each tile of sums or of a factor; 0 where operands are vectors
     feature     LLVM's word for it
     """
 
@@ -42,6 +43,7 @@ class ProductInstruction:
     passed: str = ""
     flag: str = ""
     feature: str = ""
+    registers: int = 0
 
     @property
     def op(self) -> str:
@@ -75,6 +77,12 @@ AVX512_VNNI = ProductInstruction(
     "AVX512_VNNI", 1, 1, 4, BYTES, dtypes.int32, (4, 8, 16), "x86.avx512.vpdpbusd.{bits}", "", "avx512_vnni", "+avx512vnni"
 )
 AVX_VNNI = ProductInstruction("AVX_VNNI", 1, 1, 4, BYTES, dtypes.int32, (4, 8), "x86.avx512.vpdpbusd.{bits}", "", "avx_vnni", "+avxvnni")
+AMX_BF16 = ProductInstruction(
+    "AMX_BF16", 16, 16, 32, BFLOAT16, dtypes.float32, (16,), "x86.tdpbf16ps", "", "amx_bf16", "+amx-tile,+amx-bf16", registers=8
+)
+AMX_INT8 = ProductInstruction(
+    "AMX_INT8", 16, 16, 64, BYTES, dtypes.int32, (16,), "x86.tdpbusd", "", "amx_int8", "+amx-tile,+amx-int8", registers=8
+)
 I8MM = ProductInstruction("I8MM", 1, 1, 4, BYTES, dtypes.int32, (4,), "aarch64.neon.usdot.v4i32.v16i8", "i8", "i8mm", "+i8mm")
 MMA_BF16 = ProductInstruction("MMA", 16, 8, 16, BFLOAT16, dtypes.float32, (32,), "nvvm.mma.m16n8k16.row.col.bf16")
 WGMMA_BF16 = ProductInstruction("WGMMA", 64, 256, 16, BFLOAT16, dtypes.float32, (128,), "nvvm.wgmma.mma_async.m64n256k16.f32.bf16")

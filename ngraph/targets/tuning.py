@@ -61,11 +61,29 @@ NEGLIGIBLE_SIZE = 4096
 """[bytes or elements] That are not worth a thought. Limit: less than a launch takes."""
 PRODUCT_COST = 0.7
 """[vector instructions] Of a product that is summed: half of them its own, half of its sum. Rule: operands are loaded beside it."""
+MATRIX_PRODUCT_COST = 32.0
+"""[vector instructions] Of one product of matrices in registers with 16 rows. Rule: it takes 16 cycles of two vector instructions each."""
+MATRIX_LOAD_COST = 12.0
+"""[vector instructions] To load such a register. Rule: 8 cycles, beside products as far as what is loaded lies in the second cache."""
+MATRIX_COST = 100.0
+"""[vector instructions] To configure registers of matrices and fill the first of them. Measured: 50 ns, Intel Sapphire Rapids."""
+MATRIX_COLUMNS = 2
+"""[registers] Of the factor with lanes, beside as many of the other one: a panel's. Limit: eight registers, four of them of sums."""
+MIN_MATRIX_TERMS = 8
+"""[terms, 4 bytes each] Of a sum for which registers of matrices pay. Limit: half of what an instruction takes."""
+MIN_READS_FOR_MATRICES = 32
+"""[reads] Of each element of a factor that is copied for registers of matrices. Rule: a copy costs a few vector instructions."""
+MIN_MATRIX_ROWS = 4
+"""[rows] Of sums, below which vectors read a factor once for all rows, too. Rule: loads of both factors then take the time."""
 
 # ---- code of stages
 
 MAX_UNROLLED_STEPS = 4
 """[steps] Of a sum that are written out. Limit: code size; the addresses of more do not get cheaper."""
+MATRIX_ROWS_AT_ONCE = 4
+"""[rows] Of sums in registers of matrices whose values are written out together. Rule: their chains hide each other's latency."""
+MATRIX_ROWS_TRANSPOSED = 16
+"""[rows] The same where vectors of them are transposed to be stored. Limit: a vector's lanes."""
 INTERLEAVED_PLACES = 4
 """[places of a tile] Whose chains of instructions are written beside each other. Chosen: 2026-11-21, chains of exp and tanh."""
 MIN_INTERLEAVED_COST = 5

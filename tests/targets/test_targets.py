@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+import ngraph.targets
 from ngraph.targets import DEFAULT, GPUS, TARGETS, extended, tuning
-from ngraph.targets.products import AVX_VNNI, DOTS, FMA, I8MM, MMA_BF16, PACKED_BITS, PACKS, PRODUCTS, WGMMA_BF16
+from ngraph.targets.products import AMX_BF16, AMX_INT8, AVX_VNNI, DOTS, FMA, I8MM, MMA_BF16, PACKED_BITS, PACKS, PRODUCTS, WGMMA_BF16
 
 FLAGS = ["avx512_bf16", "avx512_vnni", "avx_vnni", "i8mm"]
 ROWS = {row for t in TARGETS.values() for row in extended(t, FLAGS).products}
@@ -34,6 +35,31 @@ def test_a_processor_has_the_rows_whose_flags_it_has(name):
     assert all(row.feature in more.features.split(",") for row in added)
     assert all(32 * max(row.lanes) <= more.vector_bits for row in added)
     assert {"x86-64-v3": [AVX_VNNI], "aarch64": [I8MM], "x86-64-v2": []}.get(name, added) == added
+
+
+def test_registers_of_matrices_are_of_processors_with_vectors_of_512_bits():
+    flags = ["avx512_bf16", "amx_bf16", "amx_tile", "amx_int8"]
+    more = extended(TARGETS["x86-64-v4"], flags)
+    assert more.matrix("dot2") is AMX_BF16 and more.matrix("dot4") is AMX_INT8 and more.matrix("multiply") is None
+    assert more.features.split(",").count("+amx-tile") == 1
+    assert extended(TARGETS["x86-64-v3"], flags).matrix("dot2") is None
+
+
+@pytest.mark.parametrize("answer", [0, -1])
+def test_without_linux_there_are_no_registers_of_matrices(monkeypatch, answer):
+    flags, asked = ["avx512_bf16", "amx_bf16", "amx_tile", "amx_int8"], []
+
+    class Library:
+        def __init__(self, *_, **__):
+            pass
+
+        def syscall(self, *numbers):
+            asked.append(numbers)
+            return answer
+
+    monkeypatch.setattr(ngraph.targets.ctypes, "CDLL", Library)
+    assert ngraph.targets._permitted(flags) == (["avx512_bf16"] if answer else flags)
+    assert ngraph.targets._permitted(["avx2"]) == ["avx2"] and asked == [(158, 0x1023, 18)]
 
 
 def test_what_costs_ask_for_follows_from_the_record():
