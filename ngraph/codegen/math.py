@@ -28,6 +28,8 @@ INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1, LN2 = 1.4426950408889634, 0.6366197723675814, 0.6931471805599453
 LOG10_E = 0.4342944819032518, 1.098319650216765e-17  # 1 / ln 10 in two parts
+LOG10_E_32 = 0.4342944920063019, -1.0103049952192578e-08  # the same of float32
+LOG10_2_32 = 0.301025390625, 4.605039066518657e-06  # ln 2 / ln 10 in two parts, the first of 16 bits
 
 
 def emit(w: IRWriter, op: str, values: Sequence[IRValue], attrs: Mapping[str, Any] = {}) -> IRValue:
@@ -521,12 +523,25 @@ def log2(x: Number) -> Number:
 
 @MACHINE_CODE.of("log10")
 def log10(x: Number) -> Number:
-    """The natural logarithm over ln 10, of float32 in float64, of float64 in two parts, so that powers of ten are exact."""
+    """The natural logarithm over ln 10, in two parts, so that powers of ten are exact; of float32 without fma in float64."""
     if not x.wide:
+        if x.w.target.fma:
+            return _log_edges(_log10_32(*_parts(x)), x)
         return _log10_near(x.convert("fpext", dtypes.float64)).convert("fptrunc", dtypes.float32)
     high, low = _log_64(x)
     p, p_low = two_product(high, x.like(LOG10_E[0]))
     return _log_edges(p + fma(low, LOG10_E[0], fma(high, LOG10_E[1], p_low)), x)
+
+
+def _log10_32(k: Number, m: Number) -> Number:
+    """k log10(2) + log10(m), for m from root half to root two: log(m) and all products have a low part; k LOG10_2_32[0] is exact."""
+    f = m - 1.0
+    square, lost = two_product(f, f * 0.5)
+    high = f - square
+    low = (f - high) - square + fma(f * f * f, polynomial(f, POLYNOMIALS["log32"]), -lost)
+    p, p_low = two_product(high, m.like(LOG10_E_32[0]))
+    total, rest = quick_two_sum(k * LOG10_2_32[0], p)
+    return total + (rest + (p_low + fma(high, LOG10_E_32[1], fma(low, LOG10_E_32[0], k * LOG10_2_32[1]))))
 
 
 def _log10_near(x: Number) -> Number:
