@@ -30,6 +30,20 @@ OTHERS = {  # what else is given for an optimizer, and what to do
 }
 
 
+class Scalars:
+    """A vector of numbers, made anew only where they are others than before: calls read it, and none keeps or writes it."""
+
+    def __init__(self) -> None:
+        self.numbers, self.tensor = list[float](), torch.empty(0, dtype=torch.float64)
+
+    def of(self, numbers: list[float]) -> torch.Tensor:
+        """Returns the numbers as a tensor [n] of float64."""
+        held = self.numbers, self.tensor
+        if numbers != held[0]:
+            held = self.numbers, self.tensor = numbers, torch.tensor(numbers, dtype=torch.float64)
+        return held[1]
+
+
 class ParameterClass(NamedTuple):
     """Parameters that share all scalars: the place of their group, the numbers of their state, and whether they had none before."""
 
@@ -226,6 +240,7 @@ class CompiledStep:
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
         updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
+        scalars = Scalars()
 
         summed = [placed.parameters[k] for k in updated] if self.batches > 1 else []
 
@@ -250,8 +265,8 @@ class CompiledStep:
                     "the batches of one update have gradients for different parameters",
                     fix="torch.compile(model, backend='ngraph') adds up gradients in .grad",
                 )
-            scalars = torch.tensor(placed.numbers(), dtype=torch.float64)
-            loss = run([*[arguments[k] for k in order], *[self.sums[p] for p in summed], *placed.states(), scalars])
+            values = *[arguments[k] for k in order], *[self.sums[p] for p in summed], *placed.states(), scalars.of(placed.numbers())
+            loss = run([*values])
             if updates:
                 placed.done(updated)
             return loss
