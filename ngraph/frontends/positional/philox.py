@@ -5,9 +5,11 @@ Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11). 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import shapes
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
@@ -18,6 +20,9 @@ from ngraph.ops.random import MULTIPLIERS, WEYL
 from ngraph.ops.rearrange import iota, product
 
 WORD = 0xFFFFFFFF
+TRUNCATED = 2.0  # deviations within which truncated normal numbers are; one in 22 is not
+LEAST = 1e-7  # below which no logarithm is taken
+FRACTION_BITS = {dtypes.bfloat16: 7, dtypes.float16: 10, dtypes.float32: 23, dtypes.float64: 52}
 
 
 def whole(n: int) -> Op:
@@ -78,3 +83,69 @@ def drawn(
     made = g.full(shapes.stacked(g, [g.made(x, [axis]) for x in numbers(*words)], 1))
     flat = g.full(g.reshape(made, [blocks * each]), [0])
     return g.reshape(shapes.sliced(g, flat, 0, 0, 1, count), sizes)
+
+
+# ---- from words to numbers ------------------------------------------------------------------------------------------------
+
+
+def fractions(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to uniform numbers from 0 to below 1: low bits of words, of two for float64."""
+    bits = FRACTION_BITS[dtype]
+
+    def fraction(x: Op) -> Op:
+        kept = e.bitwise(x, whole((1 << bits) - 1), kind="and")
+        wide = dtypes.float64 if bits > 23 else dtypes.float32
+        return e.cast(e.cast(kept, wide) * e.filled(2.0**-bits, (), wide), dtype)
+
+    def numbers(*words: Op) -> list[Op]:
+        if bits <= 23:
+            return [fraction(w) for w in words]
+        return [fraction(joined_words(words[k + 1], words[k])) for k in (0, 2)]
+
+    return numbers
+
+
+def normals_of(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to normal numbers, by Box and Muller; those of 16 bits are computed in float32."""
+    uniform = fractions(dtypes.float64 if dtype is dtypes.float64 else dtypes.float32)
+
+    def numbers(*words: Op) -> list[Op]:
+        found, us = [], uniform(*words)
+        for a, b in zip(us[::2], us[1::2], strict=True):
+            radius = e.sqrt(e.log(e.maximum(a, e.filled(LEAST, (), a.dtype))) * e.filled(-2.0, (), a.dtype))
+            angle = b * e.filled(2.0 * math.pi, (), b.dtype)
+            found += [e.cast(e.sin(angle) * radius, dtype), e.cast(e.cos(angle) * radius, dtype)]
+        return found
+
+    return numbers
+
+
+def truncated(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from the words of some counters to the first of their normal numbers within two deviations."""
+    normals, wanted = normals_of(dtypes.float64 if dtype is dtypes.float64 else dtypes.float32), 2 if dtype is dtypes.float64 else 4
+
+    def numbers(*words: Op) -> list[Op]:
+        tried = [x for k in range(0, len(words), 4) for x in normals(*words[k : k + 4])]
+        found = [e.filled(0.0, (), tried[0].dtype)] * wanted
+        taken = e.filled(0, (), dtypes.int32)
+        for x in tried:
+            good = e.less(e.maximum(x, -x), e.filled(TRUNCATED, (), x.dtype))
+            found = [e.where(e.logical_and(good, e.equal(taken, k)), x, old) for k, old in enumerate(found)]
+            taken = taken + e.cast(good, dtypes.int32)
+        return [e.cast(x, dtype) for x in found]
+
+    return numbers
+
+
+def integers(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to unsigned numbers of the bits of a dtype."""
+    if dtype.bits == 64:
+        return lambda *words: [joined_words(words[0], words[1]), joined_words(words[2], words[3])]
+    return lambda *words: [e.cast(w, dtypes.uint32) for w in words]
+
+
+def in_range(dtype: Any, low: Op, high: Op) -> Callable[..., list[Op]]:
+    """Returns the function from four words to whole numbers from `low` to below `high`."""
+    unsigned = dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
+    first, last = (by_element.bitcast(x, unsigned) for x in (low, high))
+    return lambda *words: [by_element.bitcast(first + e.mod(x, last - first), dtype) for x in integers(dtype)(*words)]

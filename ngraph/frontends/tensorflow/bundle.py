@@ -16,15 +16,10 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError, FileError, ParseError, UnsupportedError, nearest
+from ngraph.frontends.positional.leveldb import DAMAGED, table, varint, written
 from ngraph.frontends.tensorflow.dtypes import number_of, numpy_type, shape_of, type_name
 from ngraph.frontends.tensorflow.messages import classes, parsed
 from ngraph.op_graph.arrays import MappedFile
-
-MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of a table
-FOOTER = 48  # bytes: two handles, padding, the magic number
-BLOCK = 262144  # bytes of a block from which on the next one begins, as TensorFlow writes them
-RESTART = 16  # entries after which one is written whole
-DAMAGED = "is the checkpoint damaged? Write it again"
 
 
 class Checkpoint:
@@ -43,7 +38,7 @@ class Checkpoint:
             near = sorted(glob.glob(os.path.join(os.path.dirname(path) or ".", "*.index")))
             fix = f"there are {', '.join(n[:-6] for n in near[:4])}" if near else "give the path without .index"
             raise FileError(f"there is no checkpoint {self.prefix}: {error.strerror}", fix=fix) from error
-        rows = dict(_table(data, path))
+        rows = dict(table(data, path, _checksum))
         header = parsed("BundleHeaderProto", rows.pop(b"", b""), path)
         if header.endianness != 0:
             raise UnsupportedError(f"{path} was written on a machine with big-endian numbers", fix="write it again on this machine")
@@ -197,117 +192,12 @@ def save_checkpoint(prefix: str, arrays: Mapping[str, Any]) -> None:
         shard += data
         offset += len(data)
     try:
-        for path, content in ((f"{prefix}.data-00000-of-00001", bytes(shard)), (f"{prefix}.index", _written(rows))):
+        for path, content in ((f"{prefix}.data-00000-of-00001", bytes(shard)), (f"{prefix}.index", written(rows, _checksum))):
             with open(f"{path}.tmp", "wb") as f:
                 f.write(content)
             os.replace(f"{path}.tmp", path)
     except OSError as error:
         raise FileError(f"{prefix} cannot be written: {error.strerror}", fix="give a path in a folder that exists") from error
-
-
-# ---- tables -------------------------------------------------------------------------------------------------------------
-
-
-def _varint(data: Any, at: int) -> tuple[int, int]:
-    """Returns a number of seven bits a byte, lowest first, and where it ends."""
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise ParseError("a number in a table does not end", fix=DAMAGED)
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
-
-
-def _table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the entries of a table in order."""
-    if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
-        raise ParseError(f"{path} is not an index of a checkpoint", fix=DAMAGED)
-    at = len(data) - FOOTER
-    for _ in range(2):  # the handle of the table's facts, which nobody needs
-        _, at = _varint(data, at)
-    start, at = _varint(data, at)
-    size, _ = _varint(data, at)
-    for _, handle in _block(data, start, size, path):
-        start, at = _varint(handle, 0)
-        size, _ = _varint(handle, at)
-        yield from _block(data, start, size, path)
-
-
-def _block(data: bytes, start: int, size: int, path: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the entries of a block, whose keys leave out what they share with the one before."""
-    if start + size + 5 > len(data) or size < 4:
-        raise ParseError(f"{path}: a block lies outside of the file", fix=DAMAGED)
-    block, kind = data[start : start + size], data[start + size]
-    if kind:
-        raise UnsupportedError(f"{path} is compressed", fix="TensorFlow does not compress its checkpoints: write it again with TensorFlow")
-    if _checksum(data[start : start + size + 1]) != int.from_bytes(data[start + size + 1 : start + size + 5], "little"):
-        raise ParseError(f"{path}: a block and its checksum do not agree", fix=DAMAGED)
-    end = size - 4 * (int.from_bytes(block[-4:], "little") + 1)
-    if end < 0:
-        raise ParseError(f"{path}: a block has more restarts than bytes", fix=DAMAGED)
-    at, key = 0, b""
-    while at < end:
-        shared, at = _varint(block, at)
-        own, at = _varint(block, at)
-        length, at = _varint(block, at)
-        if shared > len(key) or at + own + length > end:
-            raise ParseError(f"{path}: an entry exceeds its block", fix=DAMAGED)
-        key = key[:shared] + block[at : at + own]
-        yield key, block[at + own : at + own + length]
-        at += own + length
-
-
-def _coded(n: int) -> bytes:
-    found = bytearray()
-    while n > 127:
-        found.append(n & 127 | 128)
-        n >>= 7
-    found.append(n)
-    return bytes(found)
-
-
-def _packed_block(rows: list[tuple[bytes, bytes]]) -> bytes:
-    """Returns a block of sorted entries."""
-    made, restarts, last = bytearray(), [], b""
-    for k, (key, value) in enumerate(rows):
-        shared = 0
-        if k % RESTART == 0:
-            restarts.append(len(made))
-        else:
-            shared = next((j for j, (a, b) in enumerate(zip(key, last, strict=False)) if a != b), min(len(key), len(last)))
-        made += _coded(shared) + _coded(len(key) - shared) + _coded(len(value)) + key[shared:] + value
-        last = key
-    for at in restarts or [0]:
-        made += at.to_bytes(4, "little")
-    return bytes(made) + len(restarts or [0]).to_bytes(4, "little")
-
-
-def _written(rows: list[tuple[bytes, bytes]]) -> bytes:
-    """Returns a table of sorted entries."""
-    made = bytearray()
-
-    def put(block: bytes) -> bytes:
-        handle = _coded(len(made)) + _coded(len(block))
-        made.extend(block + b"\0" + _checksum(block + b"\0").to_bytes(4, "little"))
-        return handle
-
-    index: list[tuple[bytes, bytes]] = []
-    part: list[tuple[bytes, bytes]] = []
-    size = 0
-    for row in rows:
-        part.append(row)
-        size += len(row[0]) + len(row[1])
-        if size >= BLOCK:
-            index.append((part[-1][0], put(_packed_block(part))))
-            part, size = [], 0
-    if part:
-        index.append((part[-1][0], put(_packed_block(part))))
-    handles = put(_packed_block([])) + put(_packed_block(index))
-    return bytes(made) + handles.ljust(FOOTER - 8, b"\0") + MAGIC.to_bytes(8, "little")
 
 
 def _checksum(data: Any) -> int:
@@ -322,7 +212,7 @@ def _strings(data: memoryview, count: int, what: str, stored: int) -> np.ndarray
     """Returns strings: their lengths, a checksum of these, their bytes."""
     lengths, at = [], 0
     for _ in range(count):
-        n, at = _varint(data, at)
+        n, at = varint(data, at)
         lengths.append(n)
     at += 4  # the checksum of the lengths, which the entry's covers too
     if at + sum(lengths) != len(data):

@@ -29,7 +29,7 @@ def call(n: Any, *inputs: Value) -> tuple[Value, ...]:
     return found
 
 
-@translates("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger", "DisableCopyOnRead")
+@translates("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger", "DisableCopyOnRead", "StackCloseV2")
 def nothing(n: Any, *inputs: Value) -> tuple[Value, ...]:
     return tuple(inputs[:1]) if n.op == "Print" else ()
 
@@ -88,7 +88,8 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     first = _truth(n, n.call(cond, start)[0]) if trips is None else ConstantArray(np.array(True))
     if isinstance(first, ConstantArray) and not first.array:
         return tuple(start)
-    if any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
+    summing = any(m.op == "TensorArrayGradV3" for m in n.library.function(body).nodes.values())  # of flows, from 0 on
+    if summing or any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
         start = _with_shapes(n, body, start, stacks)
     outside = {*kept, *counters, *stacks}
     carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in outside]
@@ -97,7 +98,7 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         found = list(start)
         for k, v in zip(carried, values, strict=True):
             old = start[k]
-            found[k] = TensorList(g.tensor(v), old.count, old.shape, old.dtype) if isinstance(old, TensorList) else v
+            found[k] = old.of(g.tensor(v)) if isinstance(old, TensorList) else v
         return found
 
     def flat(values: Values) -> list[Value]:
@@ -126,8 +127,7 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in counters:
         results[k] = settled(np.array(trips, object), start[k].np)
     for k, v in zip(stacks, made[len(carried) :], strict=True):
-        old = start[k]
-        results[k] = TensorList(g.full(g.tensor(v), [0]), old.count, old.shape, old.dtype)
+        results[k] = start[k].of(g.full(g.tensor(v), [0]), trips)
     return tuple(results)
 
 
@@ -180,7 +180,7 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
             node = body.maker(body.gives[k])
             users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
             each = node is not None and node.op in SETTING and users == [node] and _argument(body, node.takes[1]) in counters
-            if each and g.same(v.count, trips):
+            if each and (v.count == -1 or g.same(v.count, trips)):
                 lists.append(k)
     return trips, counters, lists
 
@@ -210,6 +210,8 @@ def _with_shapes(n: Any, body: str, start: list[Value], stacks: Sequence[int]) -
     for k, (old, new) in enumerate(zip(start, given, strict=True)):
         if isinstance(old, TensorList) and old.tensor is None and isinstance(new, TensorList) and k not in stacks:
             found[k] = new if new.tensor is None else old.filled(n, new.tensor.shape[1:])
+        if isinstance(old, ConstantArray) and isinstance(new, TensorList):
+            found[k] = new.filled(n, new.made(n).shape[1:])
     return found
 
 

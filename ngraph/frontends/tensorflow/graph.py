@@ -118,7 +118,7 @@ def has_results(op: str) -> bool:
     """Returns whether an op gives anything; others are run for what they do."""
     if op.startswith("Resource"):
         return op.startswith("ResourceGather")
-    silent = {"Assert", "ControlTrigger", "DisableCopyOnRead", "NoOp", "PrintV2", "SaveV2", "TensorArrayCloseV3"}
+    silent = {"Assert", "ControlTrigger", "DisableCopyOnRead", "NoOp", "PrintV2", "SaveV2", "StackCloseV2", "TensorArrayCloseV3"}
     silent |= {"LookupTableImportV2", "LookupTableInsertV2", "InitializeTableFromTextFileV2"}
     return op not in silent and not (op.startswith("Assign") and op.endswith("VariableOp"))
 

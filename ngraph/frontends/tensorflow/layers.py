@@ -5,15 +5,15 @@ A layout with channels last is another order of a tensor's dims: nothing is move
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ngraph.autodiff.backward import deriv
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import norms, sampling, shapes, windows
+from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.shapes import permuted
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
@@ -22,7 +22,6 @@ from ngraph.frontends.tensorflow.shapes import strided_slice
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.ops import elementwise as e
-from ngraph.ops.rearrange import broadcast
 
 
 def channels_last(n: Any) -> bool:
@@ -111,19 +110,6 @@ def depthwise(n: Any, x: Value, w: Value) -> Tensor:
     return back(n, _convolution(n, first(n, n.g.tensor(x)), _by_depth(n, w)))
 
 
-def _adjoint(g: Any, function: Callable[[Tensor], Tensor], shape: Sequence[Any], dtype: Any, dy: Tensor, at: Any = None) -> Tensor:
-    """Returns the derivative of a function of one tensor, times dy; at: the tensor, zeros where the function is linear."""
-    if at is None:
-        dims = [g.fresh(s) for s in shape]
-        x = Tensor(e.stop_gradient(e.filled(0, dims, dtype)), dims)
-    else:
-        x = g.full(at)
-    y = g.full(function(x))
-    error = g.renamed(g.full(dy), y.dims)
-    made = deriv(broadcast(y.op, y.dims), x.op, broadcast(error.op, y.dims))
-    return g.made(made, x.dims)
-
-
 @translates("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
 def conv_input_gradient(n: Any, sizes: Value, w: Value, dy: Value) -> Tensor:
     g, d = n.g, n.g.tensor(dy)
@@ -155,7 +141,7 @@ def conv_input_gradient(n: Any, sizes: Value, w: Value, dy: Value) -> Tensor:
             more = [int(s) - m for s, m in zip(ordered[2:], spans, strict=True)]
             made = windows.conv_transpose(g, first(n, d), turned, back_by, 1, more)
         return back(n, made)
-    return back(n, _adjoint(g, lambda x: _convolution(n, x, w), ordered, d.op.dtype, first(n, d)))
+    return back(n, adjoint(g, lambda x: _convolution(n, x, w), ordered, d.op.dtype, first(n, d)))
 
 
 @translates("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
@@ -164,16 +150,16 @@ def conv_filter_gradient(n: Any, x: Value, sizes: Value, dy: Value) -> Tensor:
     wanted = g.numbers(g.sizes(sizes))
     if n.op.startswith("Depth"):
         *sides, c, m = wanted
-        made = _adjoint(g, lambda w: _convolution(n, t, w), [*sides, 1, c * m], d.op.dtype, d)
+        made = adjoint(g, lambda w: _convolution(n, t, w), [*sides, 1, c * m], d.op.dtype, d)
         found: Tensor = g.reshape(made, wanted)
         return found
-    return _adjoint(g, lambda w: _convolution(n, t, w), wanted, d.op.dtype, d)
+    return adjoint(g, lambda w: _convolution(n, t, w), wanted, d.op.dtype, d)
 
 
 @translates("StridedSliceGrad")
 def strided_slice_gradient(n: Any, shape: Value, begin: Value, end: Value, strides: Value, dy: Value) -> Tensor:
     g, d = n.g, n.g.tensor(dy)
-    return _adjoint(g, lambda x: strided_slice(n, x, begin, end, strides), g.sizes(shape), d.op.dtype, d)
+    return adjoint(g, lambda x: strided_slice(n, x, begin, end, strides), g.sizes(shape), d.op.dtype, d)
 
 
 # ---- pooling ------------------------------------------------------------------------------------------------------------
@@ -205,7 +191,7 @@ def pool_v2(n: Any, x: Value, size: Value, strides: Value) -> Tensor:
 @translates("MaxPoolGrad", "MaxPool3DGrad")
 def max_pool_gradient(n: Any, x: Value, y: Value, dy: Value) -> Tensor:
     t, d = first(n, n.g.tensor(x)), first(n, n.g.tensor(dy))
-    return back(n, _adjoint(n.g, lambda v: _pooled(n, v), (), None, d, t))
+    return back(n, adjoint(n.g, lambda v: _pooled(n, v), (), None, d, t))
 
 
 @translates("AvgPoolGrad", "AvgPool3DGrad")
@@ -213,7 +199,7 @@ def average_pool_gradient(n: Any, sizes: Value, dy: Value) -> Tensor:
     d = first(n, n.g.tensor(dy))
     wanted = n.g.sizes(sizes)
     ordered = [wanted[0], wanted[-1], *wanted[1:-1]] if channels_last(n) else wanted
-    return back(n, _adjoint(n.g, lambda v: _pooled(n, v), ordered, d.op.dtype, d))
+    return back(n, adjoint(n.g, lambda v: _pooled(n, v), ordered, d.op.dtype, d))
 
 
 # ---- normalization ------------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import control, indexing, shapes
+from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import EARLY, translates
 from ngraph.op_graph.expr import ExprLike
+from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import scatter
 
 SETTING = frozenset({"TensorListSetItem", "TensorArrayWriteV3"})  # ops that set the place of their second input
@@ -20,18 +22,24 @@ SETTING = frozenset({"TensorListSetItem", "TensorArrayWriteV3"})  # ops that set
 class TensorList:
     """A list of tensors of one shape: one tensor with a dim in front, None before the first one is set.
 
-    count  their number      shape  the shape of each, as far as the file says it      dtype  NumPy's dtype of their elements
+    count  their number, -1: that of a loop's turns      shape  the shape of each, as far as the file says it
+    dtype  NumPy's dtype of their elements               gradient  whether it holds derivatives of another list's
     """
 
-    __slots__ = ("tensor", "count", "shape", "dtype")
+    __slots__ = ("tensor", "count", "shape", "dtype", "gradient")
 
-    def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any):
-        self.tensor, self.count, self.shape, self.dtype = tensor, count, shape, np.dtype(dtype)
+    def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any, gradient: bool = False):
+        self.tensor, self.count, self.shape, self.dtype, self.gradient = tensor, count, shape, np.dtype(dtype), gradient
+
+    def of(self, tensor: Tensor | None, count: ExprLike | None = None) -> TensorList:
+        """Returns a list like it with these tensors."""
+        return TensorList(tensor, self.count if count is None else count, self.shape, self.dtype, self.gradient)
 
     def filled(self, n: Any, shape: Sequence[ExprLike]) -> TensorList:
-        """Returns the list with zeros for its tensors."""
-        zeros = shapes.filled(n.g, np.zeros((), self.dtype)[()], [self.count, *shape])
-        return TensorList(zeros, self.count, self.shape, self.dtype)
+        """Returns the list with zeros for its tensors. Raises GraphError where their number is that of turns, which is not known."""
+        if self.count == -1:
+            raise GraphError("a stack is filled in a loop that does not count its turns", fix="loop while a counter is below a limit")
+        return self.of(shapes.filled(n.g, np.zeros((), self.dtype)[()], [self.count, *shape]))
 
     def made(self, n: Any) -> Tensor:
         """Returns the list as one tensor. Raises GraphError where none of its tensors has been set, and the file says no shape."""
@@ -50,7 +58,7 @@ class TurnItem(TensorList):
     __slots__ = ("item",)
 
     def __init__(self, items: TensorList):
-        super().__init__(items.tensor, items.count, items.shape, items.dtype)
+        super().__init__(items.tensor, items.count, items.shape, items.dtype, items.gradient)
         self.item: Value = None
 
 
@@ -121,7 +129,7 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
     at = control.scalar(g, g.tensor(index))
     place = indexing.index_along(g, at, indexing.known_array(index), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
     op = scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip")
-    return TensorList(g.made(op, t.dims), items.count, items.shape, items.dtype)
+    return items.of(g.made(op, t.dims))
 
 
 @translates("EmptyTensorList")
@@ -135,7 +143,7 @@ def push(n: Any, items: TensorList, item: Value) -> TensorList:
     last = Tensor(t.op, [None, *t.dims])
     if items.tensor is None:
         return TensorList(last, 1, t.shape, t.np)
-    return TensorList(shapes.joined(n.g, [items.tensor, last], 0), items.count + 1, items.shape, items.dtype)
+    return items.of(shapes.joined(n.g, [items.tensor, last], 0), items.count + 1)
 
 
 @translates("TensorListPopBack", results="output_handle tensor")
@@ -143,7 +151,7 @@ def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
     t = items.made(n)
     count = items.count - 1
     rest = shapes.sliced(n.g, t, 0, 0, 1, count)
-    return TensorList(rest, count, items.shape, items.dtype), shapes.at(n.g, t, 0, count)
+    return items.of(rest, count), shapes.at(n.g, t, 0, count)
 
 
 @translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
@@ -169,41 +177,48 @@ def array(n: Any, size: Value) -> tuple[Value, ...]:
     return made, made
 
 
+def _held(handle: Value, flow: Any) -> TensorList:
+    """Returns what an array holds: that of derivatives is its handle, until a flow has been through it."""
+    held: TensorList = handle if isinstance(handle, TensorList) and handle.gradient and not getattr(flow, "gradient", False) else flow
+    return held
+
+
 @translates("TensorArrayWriteV3")
 def write_item(n: Any, handle: Value, index: Value, item: Value, flow: TensorList) -> TensorList:
-    return set_item(n, flow, index, item)
+    return set_item(n, _held(handle, flow), index, item)
 
 
 @translates("TensorArrayReadV3")
 def read_item(n: Any, handle: Value, index: Value, flow: TensorList) -> Tensor:
-    return get_item(n, flow, index)
+    return get_item(n, _held(handle, flow), index)
 
 
 @translates("TensorArrayGatherV3")
 def gather_array(n: Any, handle: Value, indices: Value, flow: TensorList) -> Tensor:
+    flow = _held(handle, flow)
     return flow.made(n) if _every(n, indices, flow.count) else gather_items(n, flow, indices)
 
 
 @translates("TensorArrayScatterV3")
 def scatter_array(n: Any, handle: Value, indices: Value, items: Value, flow: TensorList) -> TensorList:
-    g = n.g
+    g, flow = n.g, _held(handle, flow)
     t = g.full(g.tensor(items), [0])
     if flow.tensor is None and _every(n, indices, t.shape[0]):
-        return TensorList(t, t.shape[0], flow.shape, flow.dtype)
+        return flow.of(t, t.shape[0])
     old = flow if flow.tensor is not None else flow.filled(n, t.shape[1:])
     rows = g.tensor(indices)
     made = indexing.scattered_slices(g, old.tensor, Tensor(rows.op, [*rows.dims, None]), t, "set", n.takes[0])
-    return TensorList(made, old.count, old.shape, old.dtype)
+    return old.of(made)
 
 
 @translates("TensorArraySizeV3")
 def array_size(n: Any, handle: Value, flow: TensorList) -> Value:
-    return length(n, flow)
+    return length(n, _held(handle, flow))
 
 
 @translates("TensorArrayConcatV3", results="value lengths")
 def concat_array(n: Any, handle: Value, flow: TensorList) -> tuple[Value, ...]:
-    return concat_items(n, flow)
+    return concat_items(n, _held(handle, flow))
 
 
 @translates("TensorArraySplitV3")
@@ -213,12 +228,49 @@ def split_array(n: Any, handle: Value, items: Value, lengths: Value, flow: Tenso
     if len(set(each)) != 1:
         raise GraphError(f"a TensorArray gets pieces of the lengths {each}", fix="give it pieces of one length")
     t = g.tensor(items)
-    return TensorList(g.full(g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each), flow.shape, flow.dtype)
+    return _held(handle, flow).of(g.full(g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each))
 
 
 @translates("TensorArrayCloseV3")
 def close_array(n: Any, handle: Value) -> tuple[Value, ...]:
     return ()
+
+
+# ---- derivatives ----------------------------------------------------------------------------------------------------------
+# What a loop's turns push, those of its derivative pop: `structure` makes of it a list with a place for each turn.
+
+
+@translates("StackV2")
+def turns(n: Any, most: Value) -> TensorList:
+    return TensorList(None, -1, None, n.attr("elem_type"))
+
+
+@translates("TensorArrayGradV3", results="grad_handle flow_out")
+def gradient_array(n: Any, handle: TensorList, flow: Value) -> tuple[Value, ...]:
+    """Returns the list of derivatives that a flow has been through, or a new one of zeros, where it is that of the array itself.
+
+    TensorFlow adds what several ops write into one array of derivatives; here their flows are added (`summed`).
+    """
+    if isinstance(flow, TensorList) and flow.gradient:
+        return flow, flow
+    like = flow if isinstance(flow, TensorList) and flow.tensor is not None else handle
+    made = like.filled(n, like.tensor.shape[1:] if like.tensor is not None else [s for s in like.shape or () if s is not None])
+    made.gradient = True
+    return made, made
+
+
+def summed(n: Any, inputs: Sequence[Value]) -> Any:
+    """Returns the sum of lists, to which a number adds nothing: gradients start at 0; zeros like a list; NotImplemented for other nodes."""
+    lists = [v for v in inputs if isinstance(v, TensorList)]
+    if not lists or n.op not in ("Add", "AddV2", "AddN", "ZerosLike"):
+        return NotImplemented
+    tensors = [t.made(n) for t in lists]
+    if n.op == "ZerosLike":
+        return lists[0].of(by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), tensors[0]))
+    return lists[0].of(by_element.folded(n.g, e.add, [n.g.full(t, [0]) for t in tensors]) if len(tensors) > 1 else tensors[0])
+
+
+EARLY.append(summed)
 
 
 def _every(n: Any, indices: Value, count: ExprLike) -> bool:

@@ -73,12 +73,14 @@ class TensorflowModel(Model):
         return super().run(outputs, feeds, options)
 
     def _session(self, fetched: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Returns values of the graph by name, with others fed."""
+        """Returns values of the graph by name, with others fed; None for a node that gives nothing."""
         key = "\n".join([*fetched, "", *feeds])
         if key not in self._sessions:
             self.file.by_value[key] = room("saved").by_values(self.file, list(fetched), list(feeds))
             self._sessions[key] = TensorflowModel(self.file, Tensorflow(key), *self._options)
-        return self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
+        found = self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
+        silent = [self.file.silent(value) for value in self.file.by_value[key].results.values()]
+        return [None if nothing else a for nothing, a in zip(silent, found, strict=True)]
 
     def value(self, name: str) -> np.ndarray[Any, Any]:
         """Returns what a variable holds. Raises ArgumentError for an unknown name."""

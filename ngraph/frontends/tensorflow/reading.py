@@ -11,10 +11,10 @@ from ngraph.errors import ArgumentError, GraphError, UnsupportedError
 from ngraph.frontends.positional.ports import About
 from ngraph.frontends.positional.reader import Reader, parameter, trainable
 from ngraph.frontends.positional.trace import ModelTrace
-from ngraph.frontends.positional.values import Value
+from ngraph.frontends.positional.values import ConstantArray, Value
 from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow import translate
-from ngraph.frontends.tensorflow.graph import DEAD, needed, unsupported, walk_body
+from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, needed, node_of, unsupported, walk_body
 from ngraph.frontends.tensorflow.saved import ModelFile, Signature
 
 __all__ = ["TensorflowReader", "translate"]
@@ -65,7 +65,12 @@ class TensorflowReader(Reader):
         g.most, g.clamped = self.file.most, "ng.tensorflow.load(path, indices='clip') takes the nearest"
         frame = Frame()
         frame.names.update({self.signature.values[name]: value for name, value in inputs.items()})
-        found = walk_body(g, frame, self.file.graph, [self.signature.results[name] for name in outputs], self.file)
+        wanted, body = [self.signature.results[name] for name in outputs], self.file.graph
+        silent = [v for v in wanted if self.file.silent(v)]  # nodes that are run and give nothing
+        if silent:
+            body = GraphBody(body.name, list(body.nodes.values()), body.takes, body.gives, [*body.wanted, *map(node_of, silent)])
+        given = iter(walk_body(g, frame, body, [v for v in wanted if v not in silent], self.file))
+        found = [ConstantArray(np.zeros(0)) if v in silent else next(given) for v in wanted]
         dead = [self.signature.results[name] for name, value in zip(outputs, found, strict=True) if value is DEAD]
         if dead:
             said = f"{', '.join(dead)} of {self.file.name} {'is' if len(dead) == 1 else 'are'} dead: a Switch sent its input the other way"

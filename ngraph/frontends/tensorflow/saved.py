@@ -108,6 +108,11 @@ class ModelFile(FunctionLibrary):
         """See `FunctionLibrary.put`."""
         self._stored[name] = value
 
+    def silent(self, value: str) -> bool:
+        """Returns whether a value is that of a node which gives nothing, and is run for what it does."""
+        node = self.graph.nodes.get(node_of(value))
+        return node is not None and not has_results(node.op)
+
     def check_asset(self, path: str) -> None:
         """See `FunctionLibrary.check_asset`."""
         if path not in self.assets.values():

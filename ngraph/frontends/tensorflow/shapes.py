@@ -528,3 +528,16 @@ def gradient_args(n: Any, a: Value, b: Value) -> tuple[Value, ...]:
             if (n.g.same(this, 1) and not n.g.same(that, 1)) or (this == 1 and that == 1):
                 mine.append(k)
     return tuple([ConstantArray(np.array(f, a.np)) for f in found])
+
+
+@translates("ConcatOffset")
+def concat_offsets(n: Any, axis: Value, *lengths: Value) -> tuple[Value, ...]:
+    """Returns where each of several tensors starts in their concatenation."""
+    k, start, found = n.g.ints(axis)[0], 0, []
+    for given in lengths:
+        sizes = n.g.sizes(given)
+        at = np.zeros(len(sizes), object)
+        at[k] = start
+        start = start + sizes[k]
+        found.append(settled(at, np.dtype(np.int32)))
+    return tuple(found)

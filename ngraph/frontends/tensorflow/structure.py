@@ -34,7 +34,7 @@ def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
         there = all(node_of(t) in body.nodes or t in body.takes for t in node.takes)
         if node.op in PASSING and (not there or len(node.takes) < (2 if primitive(node) == "Switch" else 1)):
             raise ParseError(f"node {node.name!r} ({node.op}) lacks an input", fix="is the file damaged?")
-    nodes = _without_loops(dict(body.nodes), body.name, library)
+    nodes = _without_loops(_without_stacks(dict(body.nodes)), body.name, library)
     return GraphBody(body.name, list(_without_branches(nodes, body.name, library).values()), body.takes, body.gives, body.wanted)
 
 
@@ -95,6 +95,70 @@ def _predicate(nodes: Mapping[str, Node], switch: Node) -> str:
     return value
 
 
+# ---- stacks --------------------------------------------------------------------------------------------------------------
+
+
+def _passed(nodes: Nodes, value: str, ops: Sequence[str] = ("Identity",)) -> str:
+    """Returns the value that nodes of these ops only hand on."""
+    seen = set[str]()
+    while (node := nodes.get(node_of(value))) is not None and node.op in ops and node.takes and node.name not in seen:
+        seen.add(node.name)
+        value = node.takes[0]
+    return value
+
+
+def _origin(nodes: Nodes, value: str) -> Node | None:
+    """Returns the node that makes a value, outside of the loops that it enters."""
+    return nodes.get(node_of(_passed(nodes, value, ("Enter", "Identity"))))
+
+
+def _without_stacks(nodes: Nodes) -> Nodes:
+    """Returns the nodes with lists for stacks: a push sets the place of its loop's counter, a pop reads that of the derivative's.
+
+    TensorFlow 1 derives a loop by another one, whose counter runs down from the first one's last; pushes run before the counter is
+    increased, and pops behind its decrease. What is popped for its order alone is neither pushed nor popped.
+    """
+    pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
+    exits: dict[str, str] = {}
+    read = {node_of(_passed(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
+    used = {stack.name for p in pops if p.name in read and (stack := _origin(nodes, p.takes[0])) is not None}
+    handed = [(n, node_of(_passed(nodes, n.takes[0]))) for n in nodes.values() if n.op == "Identity" and n.takes]
+    for push in pushes:
+        stack, enter = _origin(nodes, push.takes[0]), nodes.get(node_of(push.takes[0]))
+        nodes[push.name] = _new_node("Identity", push.name, push.takes[1:2], push.after)
+        if stack is None or stack.name not in used:
+            continue
+        counts = [nodes[a] for a in push.after if a in nodes and nodes[a].op in ("Add", "AddV2")]
+        switch = _origin(nodes, counts[0].takes[0]) if counts else None
+        if enter is None or enter.op != "Enter" or switch is None or switch.op != "Switch" or stack.name in exits:
+            raise ParseError(f"node {push.name!r} pushes in no loop that counts", fix="is the file damaged?")
+        name = f"{push.name}/list"
+        start = _new_node("Enter", f"{name}/enter", [f"{stack.name}:0"])
+        start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
+        for node in (
+            start,
+            _new_node("Merge", f"{name}/merge", [f"{name}/enter:0", f"{name}/next:0"]),
+            _new_node("Switch", f"{name}/switch", [f"{name}/merge:0", switch.takes[1]]),
+            _new_node("TensorListSetItem", name, [f"{name}/switch:1", counts[0].takes[0], push.takes[1]]),
+            _new_node("NextIteration", f"{name}/next", [f"{name}:0"]),
+            _new_node("Exit", f"{name}/exit", [f"{name}/switch:0"]),
+        ):
+            nodes[node.name] = node
+        exits[stack.name] = f"{name}/exit:0"
+    for pop in pops:
+        stack, enter = _origin(nodes, pop.takes[0]), nodes.get(node_of(pop.takes[0]))
+        falls = [a for a in pop.after if a in nodes and nodes[a].op == "Sub"]
+        if stack is not None and stack.name not in used:
+            for node in (pop, *(n for n, source in handed if source == pop.name)):
+                nodes[node.name] = _new_node("NoOp", node.name, [], node.after)
+            continue
+        if stack is None or enter is None or enter.op != "Enter" or not falls or stack.name not in exits:
+            raise ParseError(f"node {pop.name!r} pops in no loop that counts down", fix="is the file damaged?")
+        nodes[enter.name] = Node(enter.proto, [exits[stack.name]], enter.after)
+        nodes[pop.name] = _new_node("TensorListGetItem", pop.name, [f"{enter.name}:0", f"{falls[0]}:0"], pop.after)
+    return nodes
+
+
 # ---- loops --------------------------------------------------------------------------------------------------------------
 
 
@@ -144,10 +208,11 @@ def _loop(nodes: Nodes, members: Nodes, name: str, library: FunctionLibrary) -> 
             raise ParseError(f"node {merge.name!r} of the loop {name} has no start, or no next value", fix="is the file damaged?")
         ways = [s for s in of["Switch"] if node_of(s.takes[0]) == merge.name and node_of(s.takes[1]) == condition.name]
         alias.update({f"{s.name}:1": f"{merge.name}/turn:0" for s in ways})
-        exits.update({e.name: k for e in of["Exit"] for s in ways if e.takes[0] == f"{s.name}:0"})
+        exits.update({e.name: k for e in of["Exit"] for s in ways if _passed(nodes, e.takes[0]) == f"{s.name}:0"})
     constants = [e for e in of["Enter"] if e.name not in entered]
     outside = [a for n in members.values() for a in n.after if a not in members]
-    left = {n: m for n, m in members.items() if not primitive(m) or (primitive(m) in ("Switch", "Merge") and m not in turns)}
+    own = {m.name for m in turns} | {s.name for s in of["Switch"] if node_of(s.takes[1]) == condition.name}
+    left = {n: m for n, m in members.items() if not primitive(m) or (primitive(m) in ("Switch", "Merge") and n not in own)}
     for e in list(constants):  # a variable is written under its own name
         handle = _handle_of(nodes, e.takes[0])
         if handle is not None:

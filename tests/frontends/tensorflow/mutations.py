@@ -56,10 +56,11 @@ def summed(data, rng, others):
     A table is: data blocks, a block of facts, a block that names the data blocks, a footer with the handles of the last two; each block is
     followed by a byte for its compression and a sum of four bytes (LevelDB, doc/table_format.md).
     """
+    from ngraph.frontends.positional import leveldb
     from ngraph.frontends.tensorflow import bundle
     from tests.frontends.onnx import mutations
 
-    rows, kind = list(bundle._table(data, "a source")), rng.randrange(4)
+    rows, kind = list(leveldb.table(data, "a source", bundle._checksum)), rng.randrange(4)
     if kind < 2:  # an entry's message, or its name
         k = rng.randrange(len(rows))
         key, value = rows[k]
@@ -67,35 +68,36 @@ def summed(data, rng, others):
             rows[k] = mutations.by_bytes(key or b"/", rng, others), value
         else:
             rows[k] = key, mutations.by_bytes(value or b"/", rng, others)
-        return bundle._written(rows)
+        return leveldb.written(rows, bundle._checksum)
     if kind == 2:  # the order and the number of the entries
         rng.shuffle(rows)
-        return bundle._written(rows[: rng.randint(0, len(rows))])
-    return relaid(bundle._written(rows), rng, others)
+        return leveldb.written(rows[: rng.randint(0, len(rows))], bundle._checksum)
+    return relaid(leveldb.written(rows, bundle._checksum), rng, others)
 
 
 def relaid(data, rng, others):
     """Returns a table of one data block, of which this, the block of facts or the one that names it was changed."""
+    from ngraph.frontends.positional import leveldb
     from ngraph.frontends.tensorflow import bundle
     from tests.frontends.onnx import mutations
 
-    made, changed, at = bytearray(), rng.choice((0, 0, 2, 2, 1)), len(data) - bundle.FOOTER
+    made, changed, at = bytearray(), rng.choice((0, 0, 2, 2, 1)), len(data) - leveldb.FOOTER
     numbers = []
     for _ in range(4):
-        number, at = bundle._varint(data, at)
+        number, at = leveldb.varint(data, at)
         numbers.append(number)
     facts, named = (data[start : start + size] for start, size in (numbers[:2], numbers[2:]))
-    ((key, handle),) = bundle._block(data, *numbers[2:], "a source")
-    start, at = bundle._varint(handle, 0)
-    size, _ = bundle._varint(handle, at)
+    ((key, handle),) = leveldb.block(data, *numbers[2:], "a source", bundle._checksum)
+    start, at = leveldb.varint(handle, 0)
+    size, _ = leveldb.varint(handle, at)
     handles = []
     for k, block in enumerate((data[start : start + size], facts, named)):
         if k == 2 and changed != 2:
-            block = bundle._packed_block([(key, handles[0])])
+            block = leveldb.packed_block([(key, handles[0])])
         block = mutations.by_bytes(block, rng, others) if k == changed else block
-        handles.append(bundle._coded(len(made)) + bundle._coded(len(block)))
+        handles.append(leveldb.coded(len(made)) + leveldb.coded(len(block)))
         made += block + b"\0" + bundle._checksum(block + b"\0").to_bytes(4, "little")
-    return bytes(made) + (handles[1] + handles[2]).ljust(bundle.FOOTER - 8, b"\0") + bundle.MAGIC.to_bytes(8, "little")
+    return bytes(made) + (handles[1] + handles[2]).ljust(leveldb.FOOTER - 8, b"\0") + leveldb.MAGIC.to_bytes(8, "little")
 
 
 def by_fields(content, rng, others):

@@ -22,8 +22,11 @@ V = np.array([1, 2, 3], np.float32)
 SAVED = {}
 
 
-def case(name, build, *feeds, resource=False):
-    """Records the graph that `build` makes of placeholders, given by the feeds' names and as long as the first feeds say."""
+def case(name, build, *feeds, resource=False, turns=2):
+    """Records the graph that `build` makes of placeholders, given by the feeds' names and as long as the first feeds say.
+
+    turns: how often it is run with each feed, if it has variables.
+    """
     graph = tf.Graph()
     with graph.as_default():
         v1.set_random_seed(1)
@@ -37,7 +40,8 @@ def case(name, build, *feeds, resource=False):
             for k, feed in enumerate(feeds):
                 for n, a in feed.items():
                     SAVED[f"{name}|feed{k}|{n}:0"] = a
-                for turn in range(2 if v1.global_variables() else 1):
+                SAVED[f"{name}|turns"] = np.array(turns if v1.global_variables() else 1)
+                for turn in range(int(SAVED[f"{name}|turns"])):
                     try:
                         found = session.run(outputs, {f"{n}:0": a for n, a in feed.items()})
                     except tf.errors.OpError as error:
@@ -297,6 +301,83 @@ for name, optimizer in OPTIMIZERS.items():
         for rows in (False, True):
             if not (rows and name == "AdagradDA" and not resource):
                 case(f"{name}_{by}{'_rows' * rows}", training(optimizer, rows), BATCH, resource=resource)
+
+
+# ---- derivatives of loops: stacks, and arrays of derivatives
+
+
+class Cell:
+    """A cell of `dynamic_rnn`: gated, or an LSTM's."""
+
+    def __init__(self, units, kind):
+        self.output_size, self.kind = units, kind
+        self.state_size = (units, units) if kind == "lstm" else units
+
+    def zero_state(self, batch, dtype):
+        made = [tf.zeros([batch, self.output_size], dtype) for _ in range(2 if self.kind == "lstm" else 1)]
+        return tuple(made) if self.kind == "lstm" else made[0]
+
+    def get_initial_state(self, inputs=None, batch_size=None, dtype=None):
+        return self.zero_state(batch_size, dtype)
+
+    def call(self, x, state):
+        return self(x, state)
+
+    def __call__(self, x, state, scope=None):
+        h = state[1] if self.kind == "lstm" else state
+        gates, n = (4, self.output_size) if self.kind == "lstm" else (1, self.output_size)
+        w = v1.get_variable("w", [x.shape[-1] + n, gates * n])
+        made = tf.concat([x, h], 1) @ w + v1.get_variable("b", [gates * n])
+        if self.kind != "lstm":
+            made = tf.tanh(made)
+            return made, made
+        i, g, f, o = tf.split(made, 4, 1)
+        c = tf.sigmoid(f + 1.0) * state[0] + tf.sigmoid(i) * tf.tanh(g)
+        made = tf.sigmoid(o) * tf.tanh(c)
+        return made, (c, made)
+
+
+def recurrent_training(kind, embedded=False, lengths=False):
+    def build():
+        y = hole(None, 3, name="y")
+        if embedded:
+            table = v1.get_variable("table", [9, 4])
+            x = tf.gather(table, v1.placeholder(tf.int32, [None, 6], "x"))
+        else:
+            x = hole(None, 6, 4)
+        long = v1.placeholder(tf.int32, [None], "long") if lengths else None
+        out, state = v1.nn.dynamic_rnn(Cell(3, kind), x, long, dtype=tf.float32)
+        last = state[1] if kind == "lstm" else state
+        loss = tf.reduce_mean(tf.square(last - y)) + tf.reduce_mean(out**2)
+        optimizer = train.MomentumOptimizer(0.1, 0.9) if embedded else train.AdamOptimizer(0.05)
+        with tf.control_dependencies([optimizer.minimize(loss)]):
+            return tf.identity(loss)
+
+    return build
+
+
+def loop_training():
+    """Powers of a matrix, as many as a number says that is known, and the derivative of their sum."""
+    w = v1.get_variable("w", [3, 3])
+    x = hole(2, 3)
+
+    def turn(k, h, total):
+        h = tf.tanh(h @ w)
+        return k + 1, h, total + tf.reduce_sum(h * h)
+
+    *_, loss = tf.while_loop(lambda k, h, total: k < 5, turn, [tf.constant(0), x, tf.constant(0.0)])
+    with tf.control_dependencies([train.GradientDescentOptimizer(0.01).minimize(loss)]):
+        return tf.identity(loss)
+
+
+S = {"x": R.standard_normal((4, 6, 4)).astype("f"), "y": R.standard_normal((4, 3)).astype("f")}
+WORDS = {"x": R.integers(0, 9, (4, 6)).astype("i"), "y": S["y"]}
+for resource in (False, True):
+    by = "handle" if resource else "reference"
+    case(f"recurrent_training_{by}", recurrent_training("gated"), S, resource=resource, turns=20)
+    case(f"lstm_training_{by}", recurrent_training("lstm"), S, resource=resource, turns=20)
+    case(f"embedded_training_{by}", recurrent_training("lstm", True), WORDS, resource=resource, turns=20)
+    case(f"loop_training_{by}", loop_training, {"x": A}, resource=resource, turns=20)
 
 if __name__ == "__main__":
     with lzma.open(os.path.join(sys.argv[1], "v1.npz.xz"), "wb") as file:  # as a whole: the graphs are alike

@@ -11,6 +11,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.errors import FileError, GraphError, NgraphError, ParseError
+from ngraph.frontends.positional import leveldb
 from ngraph.frontends.tensorflow import bundle
 from ngraph.frontends.tensorflow.messages import classes
 
@@ -126,7 +127,7 @@ def test_a_block_with_more_restarts_than_bytes(tmp_path):
     ng.tensorflow.save_checkpoint(tmp_path / "m", {"weights": np.zeros(3)})
     index = tmp_path / "m.index"
     data = index.read_bytes()
-    rows = bundle._packed_block(list(bundle._table(data, "m")))
+    rows = leveldb.packed_block(list(leveldb.table(data, "m", bundle._checksum)))
     assert data.startswith(rows)
     changed = rows[:-4] + (1 << 20).to_bytes(4, "little") + b"\0"
     index.write_bytes(changed + bundle._checksum(changed).to_bytes(4, "little") + data[len(rows) + 5 :])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 
+import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, GraphError, NgraphError
 from ngraph.frontends.tensorflow.messages import classes
@@ -20,7 +21,7 @@ def test_answers(tmp_path, name, kind):
         model = load(name, tmp_path, transformer)
         k = 0
         while feeds := under(f"{name}|feed{k}|"):
-            for turn in range(2 if under(f"{name}|start|") else 1):
+            for turn in range(int(RECORDED[f"{name}|turns"])):
                 if f"{name}|error{k}.{turn}" in RECORDED:
                     with pytest.raises(GraphError, match="dead: a Switch sent its input the other way"):
                         model.run(names, feeds)
@@ -47,6 +48,27 @@ def test_a_loop_over_arrays_is_one_scan(tmp_path):
         ops.append(op.opdef.name)
         todo += op.inputs
     assert ops.count("scan") >= 1 and not {"while_loop", "scatter"} & set(ops)
+
+
+def test_a_node_without_results_can_be_fetched(tmp_path):
+    model = load("loop_training_reference", tmp_path)
+    feeds = {"x:0": RECORDED["loop_training_reference|feed0|x:0"]}
+    step = "GradientDescent"
+    before = model.value("w").copy()
+    assert model.run([step], feeds) == [None] and not np.array_equal(model.value("w"), before)
+
+
+@pytest.mark.parametrize("op", ["StackPushV2", "StackPopV2"])
+def test_stacks_that_no_turn_counts_are_refused(op):
+    graph = classes()["GraphDef"]()
+    graph.ParseFromString(RECORDED["loop_training_reference|graph"].tobytes())
+    for node in graph.node:
+        if node.op == op:
+            kept = [i for i in node.input if not i.startswith("^")]
+            del node.input[:]
+            node.input.extend(kept)
+    with pytest.raises(NgraphError, match=f"{op.removeprefix('Stack').removesuffix('V2').lower()}(es|s) in no loop that counts"):
+        ng.tensorflow.load(graph.SerializeToString())
 
 
 def test_values_inside_of_a_branch_cannot_be_fetched(tmp_path):
