@@ -9,7 +9,7 @@ from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import recurrent
 from ngraph.frontends.positional.elementwise import ACTIVATIONS, activation
 from ngraph.frontends.positional.recurrent import Recurrence
-from ngraph.frontends.positional.shapes import permuted
+from ngraph.frontends.positional.shapes import check_dims, permuted
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph.op import Op
 
@@ -37,6 +37,7 @@ def recurrent_layer(n: Any, kind: str, *values: Value) -> tuple[Tensor, ...]:
     x, w, r, bias, lengths, first_h, first_c, peephole = n.inputs(values, 3, 8)
     g, t = n.g, n.g.tensor(x)
     by_batch = n.attr("layout", 0)
+    check_dims(g, t, "the input", *(("batch", "steps") if by_batch else ("steps", "batch")), "width")
     if by_batch:
         t = permuted(t, 1, 0, 2)
         first_h, first_c = (None if v is None else permuted(g.tensor(v), 1, 0, 2) for v in (first_h, first_c))

@@ -31,6 +31,12 @@ def size_op(size: ExprLike, dtype: Any = dtypes.int64) -> Op:
     return e.constant_record.build(value=size if isinstance(size, Expr) else int(size), axes=Axes(), dtype=dtype)
 
 
+def check_dims(g: Any, t: Tensor, what: str, *names: str) -> None:
+    """Raises GraphError where the tensor has more or fewer dims than these."""
+    if t.rank != len(names):
+        raise GraphError(f"{what} has {t.rank} dims, {g.show(t)}, and takes {len(names)}: {', '.join(names)}")
+
+
 def permuted(t: Tensor, *order: int | None) -> Tensor:
     """The dims in another order, which moves nothing: where each of the result comes from, None for a new one of length 1."""
     return Tensor(t.op, [None if k is None else t.dims[k] for k in order])
@@ -344,6 +350,7 @@ def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: s
 
 def depth_to_space(g: Any, t: Tensor, b: int, depth_first: bool) -> Tensor:
     """Channels laid out as blocks of b x b; depth_first: the block's places are the slowest part of the channels."""
+    check_dims(g, t, "the tensor", "batch", "channels", "height", "width")
     batch, c, h, w = t.shape
     if depth_first:
         t = permuted(g.reshape(t, [batch, b, b, c // (b * b), h, w]), 0, 3, 4, 1, 5, 2)
@@ -354,6 +361,7 @@ def depth_to_space(g: Any, t: Tensor, b: int, depth_first: bool) -> Tensor:
 
 def space_to_depth(g: Any, t: Tensor, b: int, depth_first: bool) -> Tensor:
     """And back."""
+    check_dims(g, t, "the tensor", "batch", "channels", "height", "width")
     batch, c, h, w = t.shape
     order = (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4)
     t = permuted(g.reshape(t, [batch, c, h // b, b, w // b, b]), *order)

@@ -78,3 +78,21 @@ def test_lengths_alone_are_told_by_the_input_that_has_them():
     m = ng.onnx.load(model([h.make_node("Softmax", ["x"], ["y"])], [("x", F, ["A", "B", "C"])], [("y", F, None)]))
     for shape in ((1, 1, 1), (2, 3, 1), (2, 1, 4)):
         assert np.allclose(m(np.ones(shape, "f4")), 1 / shape[-1])
+
+
+@pytest.mark.parametrize(
+    "op, shapes, attributes, said",
+    [
+        ("LSTM", [[5, 1, 2, 3], [1, 16, 3], [1, 16, 4]], {"hidden_size": 4}, "4 dims, .5, 1, 2, 3., and takes 3: steps, batch, width"),
+        ("GRU", [[5, 3], [1, 12, 3], [1, 12, 4]], {"hidden_size": 4, "layout": 1}, "2 dims, .5, 3., and takes 3: batch, steps, width"),
+        ("DepthToSpace", [[4, 6, 6]], {"blocksize": 2}, "3 dims, .4, 6, 6., and takes 4: batch, channels, height, width"),
+        ("SpaceToDepth", [[4, 6, 6]], {"blocksize": 2}, "3 dims, .4, 6, 6., and takes 4"),
+    ],
+)
+def test_an_input_of_another_rank_is_named(op, shapes, attributes, said):
+    inputs = [h.make_tensor_value_info(f"x{k}", onnx.TensorProto.FLOAT, s) for k, s in enumerate(shapes)]
+    node = h.make_node(op, [i.name for i in inputs], ["y"], **attributes)
+    graph = h.make_graph([node], "g", inputs, [h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
+    with pytest.raises(ng.NgraphError, match=said):
+        ng.onnx.load(model).run({i.name: np.zeros(s, "float32") for i, s in zip(inputs, shapes, strict=True)})
