@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import expr
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.products import PRODUCTS
+from ngraph.targets.products import DOTS, PRODUCTS
 from ngraph.targets.tuning import (
     ASSUMED_SPREAD,
     COST_ROUNDING,
+    MATRIX_SPEED,
     MAX_BLOCK_SIZES,
     MAX_ITEM_SECONDS,
     MAX_RECOMPUTED_COST,
@@ -25,6 +26,7 @@ from ngraph.targets.tuning import (
     MIN_CONTIGUOUS_BLOCK,
     MIN_ITEM_ELEMENTS,
     MIN_ITEM_SECONDS,
+    MIN_MATRIX_LENGTH,
     MIN_REREADS,
     MIN_TILE_ROWS,
     MIN_VECTOR_LENGTH,
@@ -61,6 +63,7 @@ class Facts(NamedTuple):
     parameters  which reads find parameters
     users       who reads a node; `number` is its place in the order
     work        vector instructions of nodes, as far as asked for
+    matrices    the products that the machine takes in registers of matrices
     """
 
     length: dict[AxisId, int]
@@ -69,12 +72,14 @@ class Facts(NamedTuple):
     users: Mapping[TensorNode, tuple[TensorNode, ...]]
     number: Mapping[TensorNode, int]
     work: dict[TensorNode, float]
+    matrices: frozenset[str]
 
     @staticmethod
-    def of(graph: TensorGraph) -> Facts:
+    def of(graph: TensorGraph, machine: Cpu) -> Facts:
         """Returns the facts of a graph, before any cost is computed."""
+        matrices = frozenset([op for op in DOTS if machine.matrix(op) is not None])
         open_ = frozenset([a for a in graph.axes if graph.known(a) is None])
-        return Facts(graph.guesses, open_, graph.parameters, graph.users, graph.number, {})
+        return Facts(graph.guesses, open_, graph.parameters, graph.users, graph.number, {}, matrices)
 
     def is_factor(self, n: TensorNode) -> bool:
         """Whether it is a product that is only summed."""
@@ -84,8 +89,18 @@ class Facts(NamedTuple):
         """Vector instructions of one operation: a product that is only summed is half of a fused multiply-add, and so is its sum."""
         if n.kind == "reduce":
             arg = n.args[0]
-            return PRODUCT_COST / 2 if type(arg) is Read and isinstance(arg.source, TensorNode) and self.is_factor(arg.source) else n.weight
-        return PRODUCT_COST / 2 if self.is_factor(n) else n.weight
+            product = type(arg) is Read and isinstance(arg.source, TensorNode) and self.is_factor(arg.source)
+            return self.half(arg.source, n) if product else n.weight  # type: ignore[union-attr]  # its source is a node
+        return self.half(n, self.users[n][0]) if self.is_factor(n) else n.weight
+
+    def half(self, product: TensorNode, total: TensorNode) -> float:
+        """Vector instructions of a product, or of its sum: less in registers of matrices, if factors have rows and lanes to fill them."""
+        reads = [r for r in product.args if type(r) is Read]
+        if product.op not in self.matrices or len(reads) != 2:
+            return PRODUCT_COST / 2
+        own = [[a for a in total.axes if a in x.axes and a not in y.axes] for x, y in (reads, reads[::-1])]
+        fills = all(max([self.length[a] for a in axes], default=1) >= MIN_MATRIX_LENGTH for axes in own)
+        return PRODUCT_COST / 2 / (MATRIX_SPEED if fills else 1)
 
 
 class FusionGroup:

@@ -68,7 +68,7 @@ class _Merge:
 
     def __init__(self, graph: TensorGraph, machine: Cpu):
         self.graph, self.machine = graph, machine
-        self.facts = Facts.of(graph)
+        self.facts = Facts.of(graph, machine)
         self.prices = CostTable(machine, self.facts)
         self.of: dict[TensorNode, FusionGroup] = {}
         self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups that read from it
@@ -91,7 +91,7 @@ class _Merge:
 
     def follow(self, graph: TensorGraph, became: Mapping[TensorNode, TensorNode]) -> None:
         """Goes over to another version of the graph."""
-        self.graph, self.facts = graph, Facts.of(graph)
+        self.graph, self.facts = graph, Facts.of(graph, self.machine)
         for g in self.rank:
             g.follow(became, self.facts)
         self.of = {n: g for g in self.rank for n in g.nodes}

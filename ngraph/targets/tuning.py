@@ -73,6 +73,10 @@ MIN_MATRIX_TERMS = 8
 """[terms, 4 bytes each] Of a sum for which registers of matrices pay. Limit: half of what an instruction takes."""
 MIN_READS_FOR_MATRICES = 32
 """[reads] Of each element of a factor that is copied for registers of matrices. Rule: a copy costs a few vector instructions."""
+MATRIX_SPEED = 4
+"""[times] That registers of matrices are faster than vectors of pairs. Measured: 4 to 8 times, Intel Sapphire Rapids."""
+MIN_MATRIX_LENGTH = 16
+"""[places] Of an axis of the result that fills a register of matrices. Limit: its rows, and its lanes."""
 MIN_MATRIX_ROWS = 4
 """[rows] Of sums, below which vectors read a factor once for all rows, too. Rule: loads of both factors then take the time."""
 

@@ -19,7 +19,15 @@ from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import ProductInstruction
-from ngraph.targets.tuning import MAX_DOT_TIME, MIN_DOT_PRODUCTS, PACKING_COST, PRODUCT_COST
+from ngraph.targets.tuning import (
+    MATRIX_SPEED,
+    MAX_DOT_TIME,
+    MIN_DOT_PRODUCTS,
+    MIN_MATRIX_LENGTH,
+    MIN_MATRIX_TERMS,
+    PACKING_COST,
+    PRODUCT_COST,
+)
 from ngraph.tensors.edit import Draft, GraphEditor, summed
 from ngraph.tensors.graph import Arg, ScalarConstant, TensorGraph, dtype_of
 from ngraph.tensors.index import Read, identity_index, loop_variant_axes
@@ -69,7 +77,18 @@ def cost_of_pairs(graph: GraphEditor, n: Draft, machine: Cpu) -> float | None:
     row, (product, over, factors), still = machine.product("dot2"), _pairs(graph, n), graph.parameters()
     if row is None or product is None or over is None or not pays(graph, n, factors, row.k, still):
         return None
-    return PRODUCT_COST * n.size / row.k + _packing(graph, factors, still)
+    count = row.k
+    if machine.matrix("dot2") is not None and _in_matrices(graph, n, product, over, row.k):
+        count *= MATRIX_SPEED
+    return PRODUCT_COST * n.size / count + _packing(graph, factors, still)
+
+
+def _in_matrices(graph: GraphEditor, n: Draft, product: Draft, over: AxisId, k: int) -> bool:
+    """Whether registers of matrices fill: with terms, and with axes of the result that one of the factors alone has."""
+    length, reads = graph.guesses(), [r for r in product.args if type(r) is Read]
+    own = [[a for a in n.axes if a in x.axes and a not in y.axes] for x, y in (reads, reads[::-1])]
+    most = [max([length[a] for a in axes], default=1) for axes in own]
+    return length[over] >= MIN_MATRIX_TERMS * k and min(most) >= MIN_MATRIX_LENGTH
 
 
 def _pairs(graph: GraphEditor, n: Draft) -> tuple[Draft | None, AxisId | None, tuple[DotOperand, ...]]:
