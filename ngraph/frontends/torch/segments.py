@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
+from ngraph.frontends.torch import control
 from ngraph.frontends.torch.graph import (
     SYMBOLIC,
     Reading,
@@ -35,7 +36,7 @@ from ngraph.transformers.base import Transformer
 VIEWS = frozenset(
     f"aten.{name}"
     for name in "view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select alias detach diagonal"
-    " as_strided".split()
+    " as_strided unfold split split_with_sizes unbind".split()
 )
 DECIDE = frozenset({"aten.nonzero"})  # ops whose result's length depends on values
 SEED = "ngraph.seed.default"
@@ -67,6 +68,7 @@ class Segments:
         still: Collection[int] = (),
         laid: Mapping[Node, tuple[int, ...]] | None = None,
     ):
+        control.counted(gm)
         self.gm, self.transformer, self.settings, self.laid = gm, transformer, dict(settings or {}), laid or {}
         self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)
@@ -117,7 +119,7 @@ class Segments:
 
     def _root(self, node: Node) -> Node:
         """Returns the node of which a view of ours is a view."""
-        while self.kind.get(node) == "ours" and base_name(name_of(node)) in VIEWS:
+        while self.kind.get(node) == "ours" and is_view(node):
             node = node.args[0]
         return node
 
@@ -164,10 +166,12 @@ class Segments:
             self.kind[node] = "torch"
             return
         if node.target is operator.getitem and self.kind[node.args[0]] == "torch":
+            if is_view(node) and node.args[0] in reading.values:
+                reading.read(node)
             self.kind[node] = "torch"
             return
         base = node.args[0] if node.args else None
-        if base_name(name) in VIEWS and isinstance(base, Node) and self.kind[base] in ("input", "torch"):
+        if is_view(node) and isinstance(base, Node) and self.kind[base] in ("input", "torch"):
             try:  # of an input: ours where ours reads it, and torch's where it is needed itself
                 self._inputs(reading, node)
                 reading.read(node)
@@ -534,6 +538,11 @@ def can_be_state(node: Node) -> bool:
 def base_name(name: str) -> str:
     """The op of an overload: `aten.add` of `aten.add.Tensor`."""
     return name.rpartition(".")[0]
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node gives a view of its first argument, several, or one of several."""
+    return base_name(name_of(node)) in VIEWS or node.target is operator.getitem and is_view(node.args[0])
 
 
 def writes_input(node: Node) -> bool:

@@ -198,6 +198,37 @@ def test_a_query_that_may_attend_to_nothing():
         torch.testing.assert_close(a, b)
 
 
+VIEWS = {
+    "chunk": lambda x: x.chunk(2)[1],
+    "split": lambda x: x.split(2)[1:],
+    "tensor_split": lambda x: torch.tensor_split(x, 3)[2],
+    "unbind": lambda x: x.unbind(1),
+    "unfold": lambda x: x.unfold(0, 2, 1),
+    "chunk of a view": lambda x: x.T.chunk(2, 1)[1],
+    "read too": lambda x: (x.chunk(2)[1], x.chunk(2)[0] * 2),
+    "of what is computed": lambda x: (x * 2).chunk(2),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_one_of_several_views_is_a_view(name, dynamic):
+    """It lies in the memory of the input, or with the others in that of what was computed, however that input lies."""
+    f = VIEWS[name]
+    call = compiled(f, dynamic=dynamic, fullgraph=True)
+    for x in (torch.randn(6, 4), torch.randn(7, 9)[:, 1::2], torch.randn(5, 9).T[:, ::2], torch.randn(6, 4)):
+        wanted, found = f(x), call(x)
+        if isinstance(wanted, torch.Tensor):
+            wanted, found = (wanted,), (found,)
+        for a, b in zip(wanted, found, strict=True):
+            torch.testing.assert_close(b, a)
+        places = [t.untyped_storage().data_ptr() for t in (*found, x)]
+        assert [p == places[0] for p in places] == [
+            t.untyped_storage().data_ptr() == wanted[0].untyped_storage().data_ptr() for t in (*wanted, x)
+        ]
+    assert not report().in_torch
+
+
 # ---- what a call may meet -----------------------------------------------------------------------------------------------
 
 
