@@ -161,7 +161,7 @@ def is_but_last(node: Node) -> bool:
 
 def is_shifted(node: Node, first: Any, rest: Node) -> bool:
     """Whether a node is a value as one row, and other rows behind it."""
-    parts = node.args[0] if name_of(node) == "aten.cat.default" and len(node.args) == 1 else ()
+    parts: Any = node.args[0] if name_of(node) == "aten.cat.default" and len(node.args) == 1 else ()
     if len(parts) != 2 or parts[1] is not rest or not isinstance(parts[0], Node):
         return False
     return name_of(parts[0]) == "aten.unsqueeze.default" and parts[0].args == (first, 0)

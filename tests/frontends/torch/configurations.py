@@ -138,8 +138,8 @@ def gpt2(r: random.Random) -> Case:
         bos_token_id=1,
         eos_token_id=2,
     )
-    config.loss_type = "ForCausalLM"  # else the model logs that it takes this one, and Dynamo takes no logging
     model = transformers.GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"  # else it logs that it takes this one, and Dynamo takes no logging
     return Case(model, text(model, words, r.random() < 0.7, r.choice(["left", "right"])), lengths(r), TEXT)
 
 
