@@ -88,12 +88,12 @@ def no_turns() -> Value:
 
 
 def while_loop_turns(*args: Any) -> Any:
-    """What a node gives that `counted` has made: the number of turns of a loop, but `least`, and its last state."""
+    """Stands in a node that `counted` has made, which gives the number of turns of a loop, but `least`, and its last state."""
     raise NotImplementedError
 
 
 def while_loop_states(*args: Any) -> Any:
-    """What a node gives that `counted` has made: the states before each of `length` turns of a loop, or after, stacked."""
+    """Stands in a node that `counted` has made, which gives the states before each of `length` turns of a loop, or after, stacked."""
     raise NotImplementedError
 
 
