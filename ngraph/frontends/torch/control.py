@@ -83,7 +83,7 @@ def states(
 
 
 def no_turns() -> Value:
-    """What is stacked of a loop without turns, where its length is known when it is read. Raises GraphError: it is not."""
+    """Raises GraphError: the length of a loop that `counted` made is not known when it is read."""
     raise GraphError("the number of turns of a loop is known before it has run")
 
 
