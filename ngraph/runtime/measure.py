@@ -23,13 +23,14 @@ from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.loader import LoadedObjects
-from ngraph.targets import Cpu
+from ngraph.targets import Cpu, caches
 
 ACCUMULATORS = 12  # independent chains: more than the latency of a multiply-add times its throughput; fewer than registers
 LAUNCHES = 1000
 ITEM_SECONDS = 5e-6  # seconds of a work item in which a launch is measured
 SECONDS = 0.01  # of one run, of which the best counts
 RUNS = 15
+LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20  # of the arrays in memory together
 
 
 class Measured(NamedTuple):
@@ -172,9 +173,10 @@ def measure(target: Cpu) -> Measured:
     """Measures this machine with the target's instructions and stores the best of all measurements; it should be idle meanwhile."""
     own, before = cache(), measured(target)
     b = _Bench(target, own)
+    last = max(target.l3, caches().get("l3", 0))  # a target may count on less than there is
     found = Measured(
-        memory=b.bandwidth(max(4 * target.l3, 64 << 20)),
-        l3=b.bandwidth(max(target.l3 // 2, 2 * target.l2 * b.threads)),
+        memory=b.bandwidth(min(max(4 * last, LEAST_BYTES), MOST_BYTES)),
+        l3=b.bandwidth(min(max(target.l3 // 2, 2 * target.l2 * b.threads), MOST_BYTES // 2)),
         l2=b.bandwidth(target.l2 // 2 * b.threads),
         flops_of_one=b.flops(1),
         flops=b.flops(b.threads),

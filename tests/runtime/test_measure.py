@@ -4,6 +4,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,36 @@ def test_what_was_measured_is_kept(cached, monkeypatch):
     assert again.memory >= found.memory and again.flops >= found.flops and again.launch <= found.launch
     other = TARGETS["x86-64-v2" if HOST.triple.startswith("x86") else "aarch64"]
     assert measure.measured(other) is None  # other instructions have other limits
+
+
+@pytest.mark.parametrize(("reported", "memory"), [(480 << 20, 512 << 20), (64 << 20, 256 << 20), (4 << 20, 64 << 20)])
+def test_arrays_in_memory_follow_the_reported_cache_and_are_bounded(monkeypatch, reported, memory):
+    asked = []
+
+    class Bench:
+        threads = 2
+
+        def __init__(self, *_):
+            pass
+
+        def bandwidth(self, size):
+            asked.append(size)
+            return 1.0
+
+        def flops(self, threads):
+            return 1.0
+
+        def launch(self):
+            return 1.0
+
+    monkeypatch.setattr(measure, "_Bench", Bench)
+    monkeypatch.setattr(measure, "caches", lambda: {"l3": reported})
+    with ng.config(cache="off"):
+        measure.measure(replace(HOST, l2=2 << 20, l3=reported))
+        measure.measure(replace(HOST, l2=2 << 20, l3=min(reported, 32 << 20)))
+    assert asked[0] == asked[3] == memory and max(asked) == memory
+    assert asked[1] == max(reported // 2, 8 << 20) and asked[4] == max(min(reported, 32 << 20) // 2, 8 << 20)
+    assert asked[2] == asked[5] == 2 << 20
 
 
 def test_what_is_compiled_does_not_depend_on_what_was_measured(cached):
