@@ -176,7 +176,7 @@ def measure(target: Cpu) -> Measured:
     last = max(target.l3, caches().get("l3", 0))  # a target may count on less than there is
     found = Measured(
         memory=b.bandwidth(min(max(4 * last, LEAST_BYTES), MOST_BYTES)),
-        l3=b.bandwidth(min(max(target.l3 // 2, 2 * target.l2 * b.threads), MOST_BYTES // 2)),
+        l3=b.bandwidth(max(target.l3 // 2, 2 * target.l2 * b.threads)),
         l2=b.bandwidth(target.l2 // 2 * b.threads),
         flops_of_one=b.flops(1),
         flops=b.flops(b.threads),

@@ -33,6 +33,7 @@ from ngraph.targets.products import (
     WGMMA_BF16,
     ProductInstruction,
 )
+from ngraph.targets.tuning import MAX_L3_BYTES_PER_CORE, PLANNED_CORES
 
 __all__ = [
     "DEFAULT",
@@ -153,7 +154,7 @@ def missing() -> str:
 
 @cache
 def host() -> Cpu:
-    """This machine: its instruction set, caches and cores."""
+    """This machine: its instruction set, caches and cores; of the third cache what the cores that plans are made for may count on."""
     machine = platform.machine().lower()
     if machine not in MACHINES:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
@@ -161,7 +162,8 @@ def host() -> Cpu:
     base = extended(level(flags) if MACHINES[machine] == "x86-64" else TARGETS["aarch64"], flags)
     found = caches()
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
-    return replace(base, name="host", cores=os.cpu_count() or 1, l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
+    l3 = min(sizes["l3"], PLANNED_CORES * MAX_L3_BYTES_PER_CORE)
+    return replace(base, name="host", cores=os.cpu_count() or 1, l1=sizes["l1"], l2=sizes["l2"], l3=l3, line=sizes["line"])
 
 
 def chosen() -> Cpu:
@@ -222,7 +224,7 @@ def allowed_cores() -> int:
 
 
 def caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> dict[str, int]:
-    """Sizes of the data caches and of their line, as far as `folder` tells: keys l1, l2, l3, line."""
+    """Returns the sizes of the data caches and of their line that the system reports in `folder`: keys l1, l2, l3, line."""
     found: dict[str, int] = {}
     for index in sorted(glob.glob(os.path.join(folder, "index*"))):
         kind, depth, size, line = (read_text(os.path.join(index, f)).strip() for f in ("type", "level", "size", "coherency_line_size"))

@@ -144,6 +144,9 @@ USABLE_L1 = 0.75
 """[of the first cache] That a kernel may count on. Rule: the stack, and lines that prefetchers bring, take the rest."""
 USABLE_L2 = 600 / 1024
 """[of the second cache] That a kernel may count on. Chosen: 2026-11-21, products of matrices."""
+MAX_L3_BYTES_PER_CORE = 16 << 20
+"""[bytes] Of the third cache that the system reports, for each of PLANNED_CORES; a virtual machine reports a socket's, which other machines
+share. Measured: 26 GB/s up to 32 MiB on two cores, 11 from 64 MiB on, of 480 reported, virtual Xeon, 2026-11-27 (docs/decisions/0262)."""
 USABLE_L3 = 0.5
 """[of the third cache] That a kernel may count on. Rule: other programs and cores share it."""
 

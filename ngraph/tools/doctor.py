@@ -14,7 +14,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import pool
 from ngraph.runtime.measure import Measured, measure, measured, processor
-from ngraph.targets import Cpu, allowed_cores, chosen, missing, named
+from ngraph.targets import Cpu, allowed_cores, caches, chosen, missing, named
 from ngraph.tools.cache import listed
 from ngraph.tools.ops import columns
 from ngraph.transformers.base import TRANSFORMERS
@@ -46,6 +46,8 @@ def machine_facts(target: Cpu | None) -> dict[str, str]:
     if target is None:
         return {"system": system, "processor": processor() or "unknown", "target": f"none: {missing()}"}
     sizes = ", ".join(f"{space.name} {space.bytes >> 10:,} KiB" for space in target.spaces if space.bytes)
+    if target.name == "host" and target.l3 < (reported := caches().get("l3", 0)):
+        sizes += f" of {reported >> 10:,} KiB that the system reports"
     here = f"{target.cores} in the machine, {allowed_cores()} allowed by affinity, {pool.cores()} with the limits of control groups"
     asked = os.environ.get("NGRAPH_TARGET", "")
     return {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import ngraph.targets
-from ngraph.targets import DEFAULT, GPUS, TARGETS, extended, tuning
+from ngraph.targets import DEFAULT, GPUS, TARGETS, caches, extended, tuning
 from ngraph.targets.products import AMX_BF16, AMX_INT8, AVX_VNNI, DOTS, FMA, I8MM, MMA_BF16, PACKED_BITS, PACKS, PRODUCTS, WGMMA_BF16
 
 FLAGS = ["avx512_bf16", "avx512_vnni", "avx_vnni", "i8mm"]
@@ -68,6 +68,26 @@ def test_what_costs_ask_for_follows_from_the_record():
     assert replace(DEFAULT, vector_bits=256).speed == 20e9 and replace(DEFAULT, cores=4).all_caches_bandwidth == 120e9
     assert [space.name for space in DEFAULT.spaces] == ["L1", "L2", "L3", "memory"]
     assert len({DEFAULT, replace(DEFAULT), replace(DEFAULT, cores=3)}) == 2
+
+
+REPORTS = {"virtual Xeon": ("491520K", 480, 32), "EPYC": ("32768K", 32, 32), "laptop": ("8M", 8, 8), "stacked cache": ("98304K", 96, 32)}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_process_counts_on_a_share_of_the_third_cache(name, tmp_path, monkeypatch):
+    size, reported, counted = REPORTS[name]
+    for k, (kind, level, text) in enumerate([("Data", 1, "48K"), ("Instruction", 1, "64K"), ("Unified", 2, "2048K"), ("Unified", 3, size)]):
+        folder = tmp_path / f"index{k}"
+        folder.mkdir()
+        for file, said in (("type", kind), ("level", level), ("size", text), ("coherency_line_size", 64)):
+            (folder / file).write_text(f"{said}\n")
+    found = caches(str(tmp_path))
+    assert found == {"l1": 48 << 10, "l2": 2 << 20, "l3": reported << 20, "line": 64}
+    monkeypatch.setattr(ngraph.targets, "caches", lambda: found)
+    for cores in (2, 64):  # how many there are must not decide how sums are added up
+        monkeypatch.setattr(ngraph.targets.os, "cpu_count", lambda: cores)  # noqa: B023
+        made = ngraph.targets.host.__wrapped__()
+        assert (made.l1, made.l2, made.l3, made.cores) == (48 << 10, 2 << 20, counted << 20, cores)
 
 
 def test_a_graphics_processor_is_a_record_of_the_same_kind():

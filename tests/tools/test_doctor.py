@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 import ngraph
-from ngraph.targets import runnable
+from ngraph.targets import host, runnable
+from ngraph.tools import doctor
 
 USED = """
 from ngraph.runtime.cache import cache
@@ -76,6 +78,13 @@ def test_doctor_says_what_there_is(command, tmp_path):
     assert data["machine"]["threads"] == "1 (NGRAPH_NUM_THREADS=1)" and data["machine"]["target"].startswith(runnable()[0])
     assert data["packages"]["ngraph"] == ngraph.__version__ and data["limits"] is None
     assert data["transformers"]["cpu"] == data["transformers"]["direct"] == "works here"
+
+
+def test_doctor_says_both_sizes_of_a_third_cache_that_others_share(monkeypatch):
+    monkeypatch.setattr(doctor, "caches", lambda: {"l3": 480 << 20})
+    shared, whole = (doctor.machine_facts(replace(host(), l3=size << 20))["caches"] for size in (32, 480))
+    assert "L3 32,768 KiB of 491,520 KiB that the system reports" in shared
+    assert "L3 491,520 KiB, lines" in whole
 
 
 def test_doctor_measures_once(command):
