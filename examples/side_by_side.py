@@ -69,9 +69,10 @@ def page():
     """Returns the cookbook: the half of each program that is written with ngraph, as Markdown."""
     parts = [
         "# Cookbook",
-        "Programs as they are written here. Each stands beside the same program in PyTorch in `examples/side_by_side`; "
-        "`python examples/side_by_side.py` compares values, gradients and lines, and a test holds them equal. Arguments and results "
-        "are ops; the comment says which axes the arguments have. `ng.function` makes a function of arrays of it.",
+        "This page shows whole programs, from attention to a U-Net. Each stands beside the same program in PyTorch in "
+        "`examples/side_by_side`: `python examples/side_by_side.py` compares values, gradients and the number of lines, and a test "
+        "requires them to agree. The arguments and results of these functions are ops; the comment in front of each says which axes its "
+        "arguments have. `ng.function(program(x), x)` makes a function of arrays of one.",
     ]
     for name in names():
         source = (FOLDER / f"{name}.py").read_text()

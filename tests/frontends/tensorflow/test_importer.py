@@ -22,7 +22,8 @@ from ngraph.frontends.tensorflow.tf_importer.utils import get_nested_attr, np_la
 from ngraph.frontends.tensorflow.tf_importer.utils_broadcast import broadcast_to, broadcasted_shape, is_compatible_broadcast_shape
 from ngraph.frontends.tensorflow.tf_importer.utils_pos_axes import cast_to_pos_axes, make_pos_axes, reorder_pos_axes
 
-OPEN = {"maps_open", *(name for name in CASES if name.endswith("_rows"))}  # these ask what the length of an input is
+ASKING = tuple(f"{kind}_training_{how}" for kind in ("embedded", "lstm", "recurrent") for how in ("handle", "reference"))
+OPEN = {"maps_open", *ASKING, *(name for name in CASES if name.endswith("_rows"))}  # these ask what the length of an input is
 
 
 def imported(name):
@@ -42,10 +43,12 @@ def test_handles_compute_what_tensorflow_does(name):
             init = transformer.computation(importer.get_op_handle_by_name("init"))
         f = transformer.computation(results, *holes)
         if state:
-            init()
+            init()  # draws the random ones
+            start = [ng.assign(importer.get_op_handle_by_name(v), value) for v, value in under(f"{name}|start|").items()]
+            transformer.computation(ng.doall(start))()
         k = 0
         while feeds := under(f"{name}|feed{k}|"):
-            for turn in range(1 + state):
+            for turn in range(int(RECORDED[f"{name}|turns"])):
                 for j, y in enumerate(f(*feeds.values()), first):
                     np.testing.assert_allclose(y, RECORDED[f"{name}|out{k}.{turn}.{j}"], rtol=2e-6, atol=2e-6)
             k += 1
