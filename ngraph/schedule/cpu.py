@@ -81,16 +81,10 @@ def chosen_kernel(
     return made
 
 
-def schedule_plan(
-    plan: Plan, target: Cpu, picks: Callable[[Plan, Kernel, Cpu], Mapping[View, LoopSchedule]] | None = None
-) -> ScheduledPlan:
-    """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor. picks: those of `schedule_kernel`."""
-    kernels = {
-        step: schedule_kernel(plan, step, target, picks(plan, step, target) if picks else None)
-        for step in plan.every
-        if type(step) is Kernel
-    }
-    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, picks) for body in plan.bodies})
+def schedule_plan(plan: Plan, target: Cpu, each: Callable[[Plan, Kernel, Cpu], ScheduledKernel] = schedule_kernel) -> ScheduledPlan:
+    """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor. each: what schedules a kernel."""
+    kernels = {step: each(plan, step, target) for step in plan.every if type(step) is Kernel}
+    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, each) for body in plan.bodies})
 
 
 class _Scheduler(KernelAddresses):

@@ -29,7 +29,7 @@ from ngraph.targets.tuning import MAX_QUICK_SECONDS
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
 
 if TYPE_CHECKING:
-    from ngraph.runtime.tune import Picks
+    from ngraph.schedule.form import ScheduledKernel
 
 tuning = deferred("ngraph.runtime.tune")
 schedule_text, schedule_verify = deferred("ngraph.schedule.text"), deferred("ngraph.schedule.verify")
@@ -115,7 +115,7 @@ def every(plan: Plan) -> list[Plan]:
 def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
     """Returns the code of a step; none for host callbacks. What runs once and is short is compiled quickly, and runs slower."""
     if type(step) is Kernel:
-        scheduled = schedule_kernel(plan, step, target, picked(plan, step, target, tuned))
+        scheduled = schedule_step(plan, step, target, tuned)
         code = lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled)
         quick = step not in plan.steps and code.seconds < MAX_QUICK_SECONDS
         how = worker.QUICK if quick else worker.OPEN if code.lengths else ""
@@ -127,18 +127,21 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
         return ()
 
 
-def picked(plan: Plan, kernel: Kernel, target: Cpu, tuned: bool) -> Picks:
-    """Returns the schedules of a kernel that take the place of the cheapest: measured ones, or scalars where it is short and runs once."""
+def schedule_step(plan: Plan, kernel: Kernel, target: Cpu, tuned: bool) -> ScheduledKernel:
+    """Returns a kernel with its cheapest schedules, or with measured ones, or with scalars where it is short and runs once."""
     if kernel in plan.steps:
-        found: Picks = tuning.picks(plan, kernel, target) if tuned else {}
-        return found
-    found = {view: scalar(view, target) for view in schedule_kernel(plan, kernel, target).searched}
-    return found if seconds(schedule_kernel(plan, kernel, target, found)) < MAX_QUICK_SECONDS else {}
+        return schedule_kernel(plan, kernel, target, tuning.picks(plan, kernel, target) if tuned else None)
+    cheapest = schedule_kernel(plan, kernel, target)
+    picks = {view: scalar(view, target) for view in cheapest.searched}
+    if not picks:
+        return cheapest
+    bare = schedule_kernel(plan, kernel, target, picks)
+    return bare if seconds(bare) < MAX_QUICK_SECONDS else cheapest
 
 
 def scheduled(code: LoadedPlan) -> str:
     """The kernels of a plan as scheduled for its target, as text."""
-    return str(schedule_text.text(schedule_plan(code.plan, code.target, partial(picked, tuned=code.tuned))))
+    return str(schedule_text.text(schedule_plan(code.plan, code.target, partial(schedule_step, tuned=code.tuned))))
 
 
 def assembly(text: str, target: Cpu) -> str:
