@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ngraph.frontends.positional.varint import coded
+
 OWN = "\0"  # the location of data in the model's own file, which is not a file's name
 MIN_LAZY_BYTES = 1 << 12  # bytes
 GRAPH, INITIALIZER, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 7, 5, 9, 13, 14  # of a model, its graph, and a tensor
@@ -56,7 +58,7 @@ def _tensor(view: memoryview, tensor: Field) -> bytes | memoryview:
     about = {"location": OWN, "offset": str(data[0].value), "length": str(data[0].end - data[0].value)}
     entries = [message(EXTERNAL_DATA, message(1, key.encode()) + message(2, value.encode())) for key, value in about.items()]
     rest = [view[f.start : f.end] for f in inside if f is not data[0]]
-    return message(INITIALIZER, b"".join([*rest, *entries, varint(DATA_LOCATION << 3), varint(1)]))
+    return message(INITIALIZER, b"".join([*rest, *entries, coded(DATA_LOCATION << 3), coded(1)]))
 
 
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
@@ -93,15 +95,6 @@ def number(view: memoryview, at: int, end: int) -> tuple[int, int]:
     raise ValueError("cut off")
 
 
-def varint(n: int) -> bytes:
-    made = bytearray()
-    while n > 127:
-        made.append(n & 127 | 128)
-        n >>= 7
-    made.append(n)
-    return bytes(made)
-
-
 def message(number: int, content: bytes) -> bytes:
     """A field that holds a message, or bytes."""
-    return varint(number << 3 | DELIMITED) + varint(len(content)) + content
+    return coded(number << 3 | DELIMITED) + coded(len(content)) + content

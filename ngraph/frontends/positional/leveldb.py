@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ngraph.errors import ParseError, UnsupportedError
+from ngraph.frontends.positional.varint import coded
 
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of a table
 FOOTER = 48  # bytes: two handles, padding, the magic number
@@ -71,16 +72,6 @@ def block(data: bytes, start: int, size: int, path: str, checksum: Checksum) -> 
         key = key[:shared] + held[at : at + own]
         yield key, held[at + own : at + own + length]
         at += own + length
-
-
-def coded(n: int) -> bytes:
-    """Returns a number of seven bits a byte, lowest first."""
-    found = bytearray()
-    while n > 127:
-        found.append(n & 127 | 128)
-        n >>= 7
-    found.append(n)
-    return bytes(found)
 
 
 def packed_block(rows: list[tuple[bytes, bytes]]) -> bytes:
