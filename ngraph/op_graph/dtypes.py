@@ -62,6 +62,11 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)  # a copy, in this process or another, is the one record of this name
 
+    @property
+    def dtype(self) -> Any:
+        """The NumPy dtype, by which NumPy takes a record where it takes a dtype: `np.zeros(3, x.dtype)`."""
+        return self.np
+
     @cached_property
     def python(self) -> type:
         """The type of Python numbers that holds its values: bool, int or float."""

@@ -6,15 +6,19 @@ Without `reduction_axes` and `out_axes` all but batch and recurrent axes are red
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axes, Axis, as_axis, make_axis
 from ngraph.op_graph.expr import Idx
-from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import find_axis, own_axes, show_input
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, show_input
+from ngraph.ops.aligned import wide, without
 from ngraph.ops.control import scan
 from ngraph.ops.elementwise import (
     absolute,
@@ -40,7 +44,7 @@ from ngraph.ops.elementwise import (
     sqrt,
     where,
 )
-from ngraph.ops.functions import isnan, logaddexp
+from ngraph.ops.functions import isinf, isnan, logaddexp
 from ngraph.ops.indexing import gather, scatter
 from ngraph.ops.rearrange import broadcast, flatten, iota, map_roles, reindex
 from ngraph.ops.reduce import averaged, count, in_order, mean, reduce, reduced_axes, reduction
@@ -56,16 +60,62 @@ def root(x: Op) -> Op:
     return where(none, 0.0, sqrt(where(none, 1.0, x)))
 
 
-def _moment(x: Op, gone: Axes, correction: float) -> Op:
-    distance = x - mean(x, reduction_axes=gone)
-    return reduce.build(distance * distance, kind="add", axes=gone) / maximum(count(gone, x.dtype) - correction, 0.0)
+def _var_lower(op: Op, x: Op) -> Op:
+    axes, correction = op.attrs["axes"], op.attrs["correction"]
+
+    def found(x: Op) -> Op:
+        distance = x - mean(x, reduction_axes=axes)
+        return reduce.build(distance * distance, kind="add", axes=axes) / maximum(count(axes, x.dtype) - correction, 0.0)
+
+    return rounding_once(found)(x)
+
+
+def _var_gradient(op: Op, dy: Op, x: Op) -> Op:
+    axes, correction = op.attrs["axes"], op.attrs["correction"]
+    # the mean has no share in it, as the distances add up to 0; the factor may be infinite, and comes first, as in PyTorch
+    made = rounding_once(lambda dy, x: dy * (2.0 / (count(axes, x.dtype) - correction)) * (x - mean(x, reduction_axes=axes)))
+    return made(dy, x)
+
+
+def _var(call: Call, x: np.ndarray) -> np.ndarray:
+    dims = tuple(call.inputs[0].axes.index(a) for a in call.attrs["axes"])
+    with np.errstate(all="ignore"):
+        x = wide(x)
+        many = math.prod([x.shape[k] for k in dims])
+        distance = x - x.sum(axis=dims, keepdims=True) / np.array(many, x.dtype)
+        found = (distance * distance).sum(axis=dims) / np.array(max(many - call.attrs["correction"], 0), x.dtype)
+        return np.asarray(found).astype(call.dtype.np)
+
+
+var_record: OpDef = op(
+    "var",
+    "The sum of squared distances from the mean along axes, over the number of elements less `correction`.",
+    form="(x; axes, correction)",
+    type=lambda inputs, axes, correction: TensorType(without(inputs[0].axes, axes), inputs[0].dtype),
+    reference=_var,
+    lower=_var_lower,
+    grad=_var_gradient,
+    samples=lambda s: [
+        var_record.build(x, axes=axes, correction=c)
+        for x, axes, c in (
+            (s.x(s.I, s.J), (s.J,), 0),
+            (s.x(s.J, s.N, s.I), (s.I, s.J), 1),
+            (s.x(s.I, s.J), (s.I,), 0.5),
+            (s.x(s.O, s.J), (s.O,), 0.5),
+            (s.x(s.Z, s.I), (s.I,), 0),
+            (s.x(s.I, s.I - 1), (s.I,), 1),
+        )
+    ],
+    ulp=32,
+)
 
 
 def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: float = 0) -> Op:
     """Returns the variance: the sum of squared distances from the mean, over the number of elements less `correction`.
 
     correction: 0 for that of all elements, 1 for the unbiased estimate from a sample (PyTorch's default). Axes as in `ng.sum`; float64
-    for integers and bool. It is NaN where there are no more elements than the correction.
+    for integers and bool. Where there are no more elements than the correction it is infinite, and NaN where all are equal; its derivative
+    divides by the difference as it is, as PyTorch's does.
 
         >>> import ngraph as ng
         >>> from ngraph.util.utils import executor
@@ -74,7 +124,7 @@ def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: fl
     """
     x = averaged(as_op(x))
     gone = reduced_axes(x, reduction_axes, out_axes, "var")
-    made = rounding_once(lambda x: _moment(x, gone, correction))(x)
+    made = var_record.build(x, axes=gone, correction=correction)
     return made if out_axes is None else in_order(made, out_axes)
 
 
@@ -88,7 +138,7 @@ def std(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: fl
     """
     x = averaged(as_op(x))
     gone = reduced_axes(x, reduction_axes, out_axes, "std")
-    made = rounding_once(lambda x: root(_moment(x, gone, correction)))(x)
+    made = rounding_once(lambda x: root(var_record.build(x, axes=gone, correction=correction)))(x)
     return made if out_axes is None else in_order(made, out_axes)
 
 
@@ -154,7 +204,38 @@ def all(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
 
 # ---- quantiles --------------------------------------------------------------------------------------------------------
 
-_METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+def _behind(low: Op, part: Op) -> Op:
+    return cast(less(0.0, part), part.dtype)
+
+
+def _to_odd(low: Op, part: Op) -> Op:
+    odd = where(equal(part, 0.5), 1.0 - low % 2.0, 0.0)  # the nearest place, which is the odd one, counted from 0, for a part of 1/2
+    return maximum(cast(less(0.5, part), part.dtype), odd)
+
+
+def _part(low: Op, part: Op) -> Op:
+    return part
+
+
+# A share q of n elements stands at the place n q + alpha + (1 - alpha - beta) q - 1 among them, sorted. Of a place between two elements
+# `read` says what is read: by "one" the element at the place before it plus a step of 0 or 1, by "two" both, with the weight of the upper.
+# alpha, beta, read, and the step or weight from the place before and the part of the way behind it: names and values are NumPy's.
+_METHODS: dict[str, tuple[float, float, str, Callable[[Op, Op], Op]]] = {
+    "linear": (1, 1, "two", _part),
+    "lower": (1, 1, "one", lambda low, part: part * 0.0),
+    "higher": (1, 1, "one", _behind),
+    "nearest": (1, 1, "one", lambda low, part: rounded(low + part) - low),
+    "midpoint": (1, 1, "two", lambda low, part: _behind(low, part) * 0.5),
+    "inverted_cdf": (0, 1, "one", _behind),
+    "averaged_inverted_cdf": (0, 1, "two", lambda low, part: _behind(low, part) * 0.5 + 0.5),
+    "closest_observation": (0, 1, "one", _to_odd),
+    "interpolated_inverted_cdf": (0, 1, "two", _part),
+    "hazen": (0.5, 0.5, "two", _part),
+    "weibull": (0, 0, "two", _part),
+    "median_unbiased": (1 / 3, 1 / 3, "two", _part),
+    "normal_unbiased": (3 / 8, 3 / 8, "two", _part),
+}
 
 
 def _one_axis(x: Op, axes: Axes) -> tuple[Op, Axis]:
@@ -170,8 +251,10 @@ def quantile(x: Any, q: Any, reduction_axes: Any = None, out_axes: Any = None, m
     """Returns the value below which a share `q` of the elements lies: from 0, the smallest, to 1, the largest. NaN where one is NaN, and
     where there are no elements.
 
-    q: a number, or a tensor, whose axes the result has first. method: between two elements `linear`, or `lower`, `higher`, `nearest`,
-    `midpoint`, as in NumPy. Axes as in `ng.sum`; integers and bool become float32. The derivative goes to the elements that are chosen.
+    q: a number, or a tensor, whose axes the result has first. method: the element or elements that are taken for a share between two, by
+    NumPy's names: `linear`, `lower`, `higher`, `nearest`, `midpoint`, `inverted_cdf`, `averaged_inverted_cdf`, `closest_observation`,
+    `interpolated_inverted_cdf`, `hazen`, `weibull`, `median_unbiased`, `normal_unbiased`. Axes as in `ng.sum`; integers and bool become
+    float32. The derivative goes to the elements that are chosen.
 
         >>> import ngraph as ng
         >>> from ngraph.util.utils import executor
@@ -187,27 +270,25 @@ def quantile(x: Any, q: Any, reduction_axes: Any = None, out_axes: Any = None, m
     inner = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
     share = cast(q, inner) if isinstance(q, Op) else constant(q, dtype=inner)
     ordered = sort(rows, axis)
-    place = share * (count((axis,), inner) - 1.0)
-    if method == "nearest":
-        place = rounded(place)
+    many = count((axis,), inner)
+    alpha, beta, reads, chosen = _METHODS[method]
+    place = share * (many - 1.0) if alpha == beta == 1 else many * share + (alpha + share * (1 - alpha - beta)) - 1.0
     low = floor(place)
-    high = minimum(low + cast(less(low, place), inner), count((axis,), inner) - 1.0)
+    step = chosen(low, place - low)
 
     def read(i: Op) -> Op:
-        return gather(ordered, cast(i, dtypes.int32), axes=(axis,), mode="clip")
+        return gather(ordered, cast(minimum(maximum(i, 0.0), many - 1.0), dtypes.int32), axes=(axis,), mode="clip")
 
-    if method in ("lower", "nearest"):
-        found = read(low)
-    elif method == "higher":
-        found = read(high)
+    if reads == "one":
+        found = read(low + step)
     else:
-        part = cast(place - low, x.dtype) if method == "linear" else cast(less(low, place), x.dtype) * 0.5
-        below, above = read(low), read(high)
-        found = where(equal(below, above), below, below + (above - below) * part)
-    last = read(count((axis,), inner) - 1.0)
+        below, above = read(low), read(low + 1.0)
+        alike = logical_and(equal(below, above), isinf(below))
+        found = where(alike, below, below + (above - below) * cast(step, x.dtype))
+    last = read(many - 1.0)
     found = where(isnan(last), last, found)  # NaN stands last
     if not axis.length:  # 0, or open
-        found = where(equal(count((axis,), inner), 0.0), math.nan, found)
+        found = where(equal(many, 0.0), math.nan, found)
     order = [*share.axes, *(a for a in x.axes if a not in gone)]
     return broadcast(found, order) if out_axes is None else in_order(found, [*share.axes, *own_axes(x, out_axes, "quantile")])
 

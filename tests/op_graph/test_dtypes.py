@@ -130,3 +130,9 @@ def test_names_are_registered_once():
     with pytest.raises(ValueError, match="float32 is registered already"):
         dtypes.register("float32", "float", 32, np.float32)
     assert as_dtype("token") is dtypes.token
+
+
+def test_records_are_dtypes_to_numpy():
+    for d in REGISTRY.values():
+        if d.np is not None:
+            assert np.dtype(d) == d.np and np.zeros(3, d).dtype == d.np and np.ones(2).astype(d).dtype == d.np

@@ -58,6 +58,18 @@ for _m in ("linear", "lower", "higher", "nearest", "midpoint"):
         lengths=(1,),
         edges=_m == "lower",
     )
+HYNDMAN_FAN = (
+    "inverted_cdf averaged_inverted_cdf closest_observation interpolated_inverted_cdf hazen weibull median_unbiased normal_unbiased"
+).split()
+for _m in HYNDMAN_FAN:
+    row(
+        f"quantile {_m}",
+        ["A=13 B=5"],
+        lambda x, m=_m: [ng.quantile(x, q, "A", method=m) for q in (0, 0.07, 0.3, 0.77, 1)],
+        lambda x, m=_m: [np.quantile(x, q, 0, method=m) for q in (0, 0.07, 0.3, 0.77, 1)],
+        lengths=(1,),
+        edges=_m in ("inverted_cdf", "closest_observation"),
+    )
 row(
     "quantile of several shares",
     ["A B C", "D:0..1"],

@@ -125,3 +125,53 @@ def test_places_in_a_sorted_tensor_of_open_length(side):
             held = np.sort(np.round(np.random.default_rng(n).normal(size=n) * 3))
             asked = np.concatenate([held, held + 0.5, [-inf, inf, nan]])
             np.testing.assert_array_equal(f(held, asked), np.searchsorted(held, asked, side))
+
+
+QUANTILES = (
+    "inverted_cdf averaged_inverted_cdf closest_observation interpolated_inverted_cdf hazen weibull linear median_unbiased normal_unbiased "
+    "lower higher midpoint nearest"
+).split()
+
+
+@pytest.mark.parametrize("method", QUANTILES)
+def test_quantiles_of_all_shares_and_lengths(method):
+    """Shares that fall on elements, between them and beyond them, of known and open lengths; in float64, as NumPy computes places in it."""
+    for n in (1, 2, 3, 4, 7, 10):
+        shares = np.unique(np.concatenate([np.arange(2 * n + 1) / (2 * n), np.linspace(0, 1, 13)]))
+        held = np.random.default_rng(n).normal(size=(2, n))
+        held[1] = np.round(held[1])  # with ties
+        for length in (n, "?"):
+            x, q = ng.placeholder(f"N=2 H={length}", dtype="float64"), ng.placeholder(f"Q={len(shares)}", dtype="float64")
+            with ngt.make_transformer() as transformer:
+                found = transformer.computation(ng.quantile(x, q, "H", method=method), x, q)(held, shares)
+            np.testing.assert_allclose(found, np.quantile(held, shares, axis=1, method=method), rtol=1e-14, atol=1e-15)
+
+
+def test_gradients_of_quantiles_between_equal_elements_are_torchs():
+    held = np.array([[3.0, 1.0, 1.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
+    x = ng.placeholder("N=2 H=4", dtype="float64")
+    for q in (0.2, 0.5, 0.8):
+        theirs = torch.tensor(held, requires_grad=True)
+        torch.quantile(theirs, q, 1).sum().backward()
+        found = ng.function(ng.deriv(ng.sum(ng.quantile(x, q, "H"), out_axes=()), x), x)(held)
+        np.testing.assert_allclose(
+            np.sort(found, 1), np.sort(theirs.grad.numpy(), 1), rtol=1e-12
+        )  # of equal ones either may be taken first
+
+
+@pytest.mark.parametrize("length", ["3", "?"])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_deviations_with_as_many_elements_as_the_correction_are_torchs(name, length):
+    x = ng.placeholder(f"H={length}", dtype="float64")
+    for held in ([1.0, 2.0, 4.0], [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]):
+        for correction in (0, 1, 2.5, 3, 4):
+            theirs = torch.tensor(held, dtype=torch.float64, requires_grad=True)
+            value = getattr(theirs, name)(0, correction=correction)
+            value.backward()
+            made = getattr(ng, name)(x, "H", correction=correction)
+            got, slope = ng.function([made, ng.deriv(made, x)], x)(np.array(held))
+            wanted = theirs.grad.numpy()
+            if name == "std" and held == [2.0, 2.0, 2.0]:
+                wanted = np.zeros(3) if correction < 3 else wanted  # the derivative of a deviation of 0 is 0 here, and NaN there
+            np.testing.assert_allclose(got, value.item(), rtol=1e-12)
+            np.testing.assert_allclose(slope, wanted, rtol=1e-12, err_msg=f"{name} {held} {correction}")

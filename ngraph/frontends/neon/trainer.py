@@ -32,7 +32,7 @@ from ngraph.frontends.neon.costs import Cost
 from ngraph.frontends.neon.data.buckets import BucketIterator
 from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, computed_labels, labels_in, predictions_in
-from ngraph.frontends.neon.given import are_sets, batches_of, has_targets, held_out, is_frame
+from ngraph.frontends.neon.given import are_sets, batches_of, has_targets, held_out, input_axes, is_frame
 from ngraph.frontends.neon.initializers import current_seed
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
@@ -95,6 +95,17 @@ def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
             fix=f"pass a dict with {', '.join(map(repr, keys))}",
         )
     return [batch[k] for k in keys]
+
+
+BESIDE = ("mask", "iteration")  # entries of batches that are neither inputs nor targets
+
+
+def _check_names(keys: Sequence[str], data: Batches) -> None:
+    """Raises ArgumentError where a batch lacks an entry that the training step takes."""
+    own, names = [k for k in keys if k not in BESIDE], [n for n in data.batch(0) if n not in BESIDE]
+    if not set(own) <= set(names):
+        why = f"the training step was made for {', '.join(own)}, and a batch has {', '.join(names)}"
+        raise refuse("fit", why, "give the entries of all data the same names; arrays are x and y")
 
 
 def _with_examples(who: str, data: Batches) -> Batches:
@@ -220,10 +231,12 @@ class Trainer(Checked):
             made = dict(data.make_placeholders())
         else:
             shared = {n: ng.make_axis(name=n) for n in ("N", *data.open_axes)}
-            made = {}
+            made, named, target = {}, data.axis_names(), _target(data.batch(0), data) if self.target is None else self.target
             for key, array in data.batch(0).items():
                 if key != "mask":
-                    axes = [shared[n] if n in shared else ng.make_axis(size, name=n) for n, size in data.named_axes(key, array)]
+                    own = input_axes(self.model, np.asarray(array)) if named.get(key) is None and key != target else None
+                    sizes = zip(own, np.shape(array), strict=True) if own else data.named_axes(key, array)
+                    axes = [shared[n] if n in shared else ng.make_axis(size, name=n) for n, size in sizes]
                     made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
         named = data.axis_names()
         self._unnamed |= {p for key, p in made.items() if named.get(key) is None and len(p.axes) > 1}
@@ -480,6 +493,7 @@ class Trainer(Checked):
             if hasattr(c, "attach"):
                 c.attach(self, train)
         self.prepare(train)
+        _check_names(self._train[1], train)
         tolerated = HALVINGS if getattr(self.optimizer, "loss_scale", None) == "dynamic" else 0
         step, keys = self._train
         watched = self.nans == "raise" or self._ends
@@ -604,8 +618,10 @@ class Trainer(Checked):
             if isinstance(data, ArrayIterator) and not data.ndata:
                 data = dict(data.arrays)
         if isinstance(data, Batches):
-            size, once = data.batch_size if self._fixed() else 0, data.once()
-            found = [self.predict(padded(b, size))[: rows(b)] for b in self._from_start(once)]
+            size, once, keys = data.batch_size if self._fixed() else 0, data.once(), self._prediction()[1]
+            own = [n for n in data.batch(0) if n not in BESIDE and n != _target(data.batch(0), data)]
+            alone = {keys[0]: own[0]} if len(keys) == len(own) == 1 else {}  # the only input, of whatever name
+            found = [self.predict(padded({**b, **{k: b[n] for k, n in alone.items()}}, size))[: rows(b)] for b in self._from_start(once)]
             return self._apart(found, once) if isinstance(once, BucketIterator) else np.concatenate(found)
         computation, keys = self._prediction()
         if len(keys) == 1 and keys[0] not in data and "x" in data:  # an array, of whatever name the data had

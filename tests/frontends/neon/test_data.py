@@ -322,6 +322,32 @@ def test_windows_in_order_are_those_of_2017(length, steps, size, stride, shuffle
         assert once[: len(whole)] == whole[: len(once)]
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("features", [(), (2,)])
+def test_windows_of_several_entries_are_those_of_2017(features, shuffle):
+    """Random lengths, strides and sizes beside rows at the indices of 2017, through two passes; targets backwards, and rolled."""
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        length, steps, size, stride = (int(rng.integers(low, high)) for low, high in ((40, 200), (1, 9), (1, 6), (1, 12)))
+        batches = length // stride // size
+        if not batches or length < steps:
+            continue
+        text = rng.normal(size=(length, *features))
+        data = {"inp_txt": text, "out": np.roll(text, -1, axis=0)}
+        options = {"stride": stride, "shuffle": shuffle, "tgt_key": "out", "reverse_target": True, "get_prev_target": True}
+        found = SequentialArrayIterator(data, steps, size, **options)
+        for _ in range(2):
+            for k, batch in enumerate(found):
+                rows = np.arange(size)
+                first = k * stride + rows * batches * steps if shuffle else (k * size + rows) * stride
+                at = (first[:, None] + np.arange(steps)) % length
+                target = data["out"][at][:, ::-1]
+                np.testing.assert_array_equal(batch["inp_txt"], text[at])
+                np.testing.assert_array_equal(batch["out"], target)
+                np.testing.assert_array_equal(batch["prev_tgt"], np.roll(target, 1, axis=1))
+            assert k + 1 == batches == found.nbatches
+
+
 def test_a_pass_that_is_longer_than_the_text_reads_on():
     """Each row goes on in the text of the next one, as neon's did, so the state that layers carry is not reset; later passes start anew."""
     it = SequentialArrayIterator({"tgt_txt": np.arange(60)}, 5, 3, total_iterations=10)

@@ -229,6 +229,23 @@ def test_a_fit_on_arrays_resumes_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(losses("two", 8, 17), losses("one", 17))
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 6, 6)])
+@pytest.mark.parametrize("first", ["arrays", "iterator"])
+def test_iterators_without_names_of_axes_stand_beside_arrays(shape, first):
+    """Their axes get the names that those of arrays get, so either may be evaluated after a fit on the other, to equal costs."""
+    x = RANDOM.normal(size=(40, *shape)).astype(np.float32)
+    y = RANDOM.integers(0, 2, 40)
+    front = [Convolution((3, 3, 2), KaimingInit())] if len(shape) > 1 else []
+    trainer = Trainer(Sequential([*front, Affine(GlorotInit(), nout=2)]), Adam(0.02), CrossEntropyMulti(logits=True), say=lambda line: None)
+    unnamed = ArrayIterator({"image": x, "label": y}, 16)
+    trainer.fit(*((x, y) if first == "arrays" else (unnamed,)))
+    assert trainer.evaluate(unnamed)["cost"] == pytest.approx(trainer.evaluate(x, y)["cost"], rel=1e-6)
+    np.testing.assert_allclose(trainer.predict(unnamed), trainer.predict(x), rtol=1e-6)
+    other = unnamed if first == "arrays" else ArrayIterator({"picture": x, "label": y}, 16)
+    with pytest.raises(ValueError, match="the training step was made for .*, and a batch has .*, label"):
+        trainer.fit(other)
+
+
 def test_data_that_do_not_fit():
     big = LABELS.astype(np.int64) + 2**40
     pairs = ((X[k : k + 5], LABELS[k : k + 5]) for k in range(5))
