@@ -16,7 +16,7 @@ from ngraph.op_graph.op import Body, Op, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, find_axis
 from ngraph.ops.elementwise import as_op, where
 from ngraph.ops.rearrange import axes_with_order, broadcast
-from ngraph.ops.state import placeholder
+from ngraph.ops.state import parts, placeholder
 from ngraph.parts import nest
 
 Rule = Callable[[Op, Sequence[Op], Sequence[Axis]], Op]
@@ -81,11 +81,41 @@ def _cond(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
     return made[0] if len(made) == 1 else REGISTRY["together"].build(*made)
 
 
+def _while(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    """Returns a loop that runs while one index of the further axes goes on; at the others the carries stay as they are.
+
+    Only carries that depend on the axes get them, so a condition on a counter stays one for all indices.
+    """
+    carries, cond, body = op.attrs["carries"], op.attrs["cond"], op.attrs["body"]
+
+    def renewed(part: Body) -> tuple[list[Op], list[Op]]:
+        holes = _holes(given, part.inputs, extra)
+        return holes, with_axes(part.outputs, dict(zip(part.inputs, holes, strict=True)))
+
+    given = list(inputs)
+    while True:
+        tested, (holds,) = renewed(cond)
+        holes, outputs = renewed(body)
+        if holds.axes:
+            goes = with_axes([holds], dict(zip(tested, holes, strict=True)))[0]
+            outputs = [where(goes, o, hole) for o, hole in zip(outputs, holes, strict=False)]
+        wider = [len(o.axes) > len(x.axes) for o, x in zip(outputs, given, strict=False)]
+        if not any(wider):
+            break
+        given[:carries] = [_alike(op, [x], extra)[0] if more else x for x, more in zip(given[:carries], wider, strict=True)]
+    outputs = [broadcast(o, hole.axes) for o, hole in zip(outputs, holes, strict=False)]
+    one = REGISTRY["reduce"].build(holds, kind="max", axes=holds.axes) if holds.axes else holds
+    made = op.opdef.build(*given, cond=Body(tested, [one]), body=Body(holes, outputs), carries=carries)
+    results = _alike(op, parts(made) if type(made.type) is tuple else [made], extra)
+    return results[0] if len(results) == 1 else REGISTRY["together"].build(*results)
+
+
 _RULES: dict[str, Rule] = {
     "broadcast": _broadcast,
     "reindex": _reindex,
     "scan": _scan,
     "cond": _cond,
+    "while": _while,
     **dict.fromkeys(("concat", "sort", "scatter", "together"), _all_alike),
 }
 
@@ -135,8 +165,8 @@ def vmap(function: Callable[..., Any], axis: Axis | str) -> Callable[..., Any]:
 
     function: of ops, or nests of them, which it sees without the axis; so a sum over all axes leaves it alone. Arguments that lack the
     axis are the same at each index. Each result has the axis, in front. Random numbers are the same at each index.
-    Raises AxisError where no argument has the axis, UnsupportedError for an op through which an axis does not go, such as a `while`
-    whose condition depends on it.
+    A `while` whose condition depends on the axis runs until it holds at no index, and each index keeps what it had when it ended.
+    Raises AxisError where no argument has the axis, UnsupportedError for an op through which an axis does not go.
 
     >>> import ngraph as ng
     >>> x = ng.placeholder("B=4 H=3")

@@ -9,7 +9,7 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
+from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NgraphError
 
 H, K = ng.axes("H=3 K=4")
 RANDOM = np.random.default_rng(5)
@@ -165,8 +165,48 @@ def test_what_vmap_cannot_do_is_told():
     x = hole("B=5")
     with pytest.raises(AxisError, match="(?s)Q is not an axis.*B=5"):
         ng.vmap(lambda x: x, "Q")(x)
-    with pytest.raises((UnsupportedError, NgraphError)):
-        ng.vmap(lambda x: ng.while_loop(lambda v: v < 10.0, lambda v: v * 2.0, x), "B")(x)
+
+
+@pytest.mark.parametrize("length", ["5", "?"])
+def test_vmap_of_a_while_whose_condition_differs(length):
+    """Each index keeps what it had when its own condition ended: beside loops of Python over rows."""
+    x = hole(f"B={length} H=3")
+
+    def steps(v):
+        return ng.while_loop(
+            lambda i, s, k: (i < 6) & (ng.sum(s * s, "H") < 80.0),
+            lambda i, s, k: (i + 1, s * 1.3 + k, k * 0.5),
+            (0, v, ng.constant(1.0, dtype="float64")),
+        )
+
+    def of_row(v):
+        i, s, k = 0, v, 1.0
+        while i < 6 and (s * s).sum() < 80:
+            i, s, k = i + 1, s * 1.3 + k, k * 0.5
+        return i, s, k
+
+    values = RANDOM.normal(size=(5, 3)) * 3
+    got = run(list(ng.vmap(steps, "B")(x)), (x, values))
+    for mine, theirs in zip(got, zip(*map(of_row, values), strict=True), strict=True):
+        np.testing.assert_allclose(mine, np.stack(theirs), rtol=1e-12)
+    grown = ng.vmap(lambda v: ng.while_loop(lambda s: ng.sum(s, "H") < 50.0, lambda s: s * 1.7, v * v + 0.1), "B")
+    counted = ng.vmap(lambda v: ng.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * s), (0, v))[1], "B")
+    alone, power = run([grown(x), counted(x)], (x, values))
+    first = values * values + 0.1
+    turns = [max(int(np.ceil(np.log(50 / t) / np.log(1.7))), 0) for t in first.sum(1)]
+    np.testing.assert_allclose(alone, first * 1.7 ** np.array(turns)[:, None], rtol=1e-12)
+    np.testing.assert_allclose(power, values**8, rtol=1e-12)
+
+
+def test_vmap_of_vmap_of_a_while():
+    x, values = hole("B=5 C=2 H=3"), RANDOM.normal(size=(5, 2, 3))
+    inner = ng.vmap(lambda v: ng.while_loop(lambda s: ng.max(s, "H") < 9.0, lambda s: s + ng.absolute(v) + 0.2, v), "C")
+    got = run([ng.vmap(inner, "B")(x)], (x, values))[0]
+    wanted = values.copy()
+    for b, c in np.ndindex(5, 2):
+        while wanted[b, c].max() < 9:
+            wanted[b, c] += abs(values[b, c]) + 0.2
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
 def test_loops_take_natural_functions():

@@ -263,3 +263,19 @@ def test_a_verb_of_the_command_and_an_op_are_guessed(capsys):
     assert main(["opz"]) == 2 and "did you mean ops?" in capsys.readouterr().err
     assert main(["ops", "tanhh"]) == 2 and "did you mean tanh?" in capsys.readouterr().err
     assert main([]) == 0 and "usage: ngraph" in capsys.readouterr().out
+
+
+def test_dtypes_as_methods_name_their_own():
+    x = ng.placeholder("N=2 K=3")
+    for name, dtype in (
+        ("float", "float32"),
+        ("double", "float64"),
+        ("half", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("long", "int64"),
+        ("bool", "bool"),
+    ):
+        with pytest.raises(AttributeError) as error:
+            getattr(x, name)
+        written = str(error.value).partition("write ")[2]
+        assert eval(written, {"x": x}).dtype.name == dtype
