@@ -665,14 +665,17 @@ class GraphWriter:
             return
         mine = [o for node in self.part.nodes[first:] for o in node.outputs]
         value = step.results[k]
+        dims = self.shared.read.get(wanted)
+        axes = dict(enumerate(value.axes))
+        another = dims is not None and ref.dims != tuple([None if d is None else axes.get(d, "") for d in dims])
+        if another:
+            # without a dim of length 1, in another order, or before it is broadcast, it is another value than the file's
+            for made in {name, *mine} & ({name, wanted} if value.hint else {wanted}):
+                swapped[made] = self.shared.fresh(f"{wanted}_rearranged")
         if value.hint:
             self.shared.called.add(name)
             maker.last = True
-            dims = self.shared.read.get(wanted)
-            if dims is not None and ref.dims != tuple([None if d is None else value.axes[d] for d in dims]):
-                # without a dim of length 1, or in another order, it is another value than the file's
-                for made in {name, *mine} & {name, wanted}:
-                    swapped[made] = self.shared.fresh(f"{wanted}_rearranged")
+            if another:
                 return
             if (
                 name != wanted and wanted not in self.shared.taken

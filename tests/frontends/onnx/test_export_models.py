@@ -240,6 +240,25 @@ def test_a_name_stays_where_its_value_has_its_dims():
         np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name, strict=True)
 
 
+def test_a_value_that_is_computed_before_it_is_broadcast_has_another_name():
+    """A product with equal columns is computed once for all of them, so no value of the export is called after it."""
+    r = np.random.default_rng(0)
+    constants = {"equal": np.full((3, 4), 0.5, np.float32), "other": r.random((4, 2), np.float32)}
+    nodes = [
+        h.make_node("MatMul", ["x", "equal"], ["product"], "product"),
+        h.make_node("Softmax", ["product"], ["shares"], "shares", axis=1),
+        h.make_node("MatMul", ["shares", "other"], ["y"], "last"),
+    ]
+    before = model(nodes, [("x", F, ["n", 3])], [("y", F, ["n", 2])], constants)
+    made = exported(ng.onnx.load(before.SerializeToString()))
+    values = [o for n in made.graph.node for o in n.output]
+    kept = [o for n in nodes for o in n.output if o in values]
+    feed = {"x": r.random((5, 3), np.float32)}
+    assert "y" in kept and len(set(values)) == len(values)
+    for name, got, want in zip(kept, *[session(with_outputs(m, kept)).run(kept, feed) for m in (made, before)], strict=True):
+        np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name, strict=True)
+
+
 def test_names_of_other_formats_stay(tmp_path):
     """Of a program of PyTorch: the names of its nodes and parameters."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
