@@ -29,6 +29,7 @@ from ngraph.targets.tuning import (
     MATRIX_ROWS_TRANSPOSED,
     MIN_INTERLEAVED_COST,
     PREFETCH_ROUNDS,
+    SELDOM_SHARE,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Nest(Scope):
-    """The loops of one stage in one work item. `cold`: few work items run it, so that its code is short."""
+    """The loops of one stage in one work item. `cold`: what is being written runs seldom, so that its code is short."""
 
     def __init__(self, kernel: FunctionWriter, scheduled: ScheduledStage, cold: bool) -> None:
         super().__init__(kernel, scheduled)
@@ -110,8 +111,11 @@ class Nest(Scope):
             if unit > 1:
                 segment(first, n, 1, cut=True)
         else:
+            before, ahead = self.cold, any(a.prefetch is not None and a.prefetch.kind == "panel" for a in self.hoisted)
             for first, last, size, left in segments(n, unit, units):
+                self.cold = before or (not ahead and (last - first) * SELDOM_SHARE <= n)  # all tiles share a panel's prefetches
                 segment(first, last, size, left)
+            self.cold = before
         return values
 
     def _hoist(self, roots: Iterable[int], inside: Sequence[Loop]) -> None:

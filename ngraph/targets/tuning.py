@@ -88,6 +88,8 @@ MATRIX_ROWS_AT_ONCE = 4
 """[rows] Of sums in registers of matrices whose values are written out together. Rule: their chains hide each other's latency."""
 MATRIX_ROWS_TRANSPOSED = 16
 """[rows] The same where vectors of them are transposed to be stored. Limit: a vector's lanes."""
+SELDOM_SHARE = 4
+"""[1 / part] Of a loop's places; tiles that compute no more than that write one step of their sums out. Limit: code size."""
 INTERLEAVED_PLACES = 4
 """[places of a tile] Whose chains of instructions are written beside each other. Chosen: 2026-11-21, chains of exp and tanh."""
 MIN_INTERLEAVED_COST = 5
