@@ -53,14 +53,6 @@ def two(g: KerasTrace, a: Tensor, b: Tensor, name: str) -> Tensor:
     return each(g, TWO[name], a, b)
 
 
-def _kind(x: Op) -> Callable[[Op], Op]:
-    return lambda y: e.cast(y, x.dtype)
-
-
-def _cbrt(x: Op) -> Op:
-    return e.sign(x) * e.power(e.absolute(x), 1.0 / 3.0)
-
-
 def _sign_bit(x: Op) -> Op:
     if not x.dtype.is_float:
         return e.less(x, 0)
@@ -80,7 +72,7 @@ ONE: dict[str, Callable[[Op], Op]] = {
     "rounded": lambda x: e.rounded(x),
     "reciprocal": lambda x: e.reciprocal(x),
     "sqrt": lambda x: e.sqrt(x),
-    "cbrt": _cbrt,
+    "cbrt": lambda x: e.sign(x) * e.power(e.absolute(x), 1.0 / 3.0),
     "rsqrt": lambda x: e.reciprocal(e.sqrt(x)),
     "exp2": lambda x: functions.exp2(x),
     "log2": lambda x: functions.log2(x),
@@ -130,10 +122,6 @@ def unary(name: str, floats: bool) -> Callable[[Any], Any]:
     return function
 
 
-def _over(x: Op, y: Op) -> Op:
-    return e.divide(x, y)
-
-
 def _bits(kind: str) -> Callable[[Op, Op], Op]:
     return lambda x, y: e.bitwise(x, y, kind=kind)
 
@@ -146,14 +134,6 @@ def _floor_divide(x: Op, y: Op) -> Op:
 
 def _mod(x: Op, y: Op) -> Op:
     return e.remainder(x, y) if x.dtype.is_float else e.where(e.equal(y, 0), 0, e.remainder(x, e.where(e.equal(y, 0), 1, y)))
-
-
-def _fmod(x: Op, y: Op) -> Op:
-    return remainder(x, y, True) if x.dtype.is_float else x - truncated(x, y) * y
-
-
-def _power(x: Op, y: Op) -> Op:
-    return e.power(x, y)
 
 
 def _heaviside(x: Op, y: Op) -> Op:
@@ -180,11 +160,11 @@ TWO: dict[str, Callable[[Op, Op], Op]] = {
     "add": lambda x, y: x + y if x.dtype.kind != "bool" else e.logical_or(x, y),
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y if x.dtype.kind != "bool" else e.logical_and(x, y),
-    "divide": _over,
+    "divide": lambda x, y: e.divide(x, y),
     "floor_divide": _floor_divide,
     "mod": _mod,
-    "fmod": _fmod,
-    "power": _power,
+    "fmod": lambda x, y: remainder(x, y, True) if x.dtype.is_float else x - truncated(x, y) * y,
+    "power": lambda x, y: e.power(x, y),
     "maximum": lambda x, y: e.maximum(x, y) if x.dtype.kind != "bool" else e.logical_or(x, y),
     "minimum": lambda x, y: e.minimum(x, y) if x.dtype.kind != "bool" else e.logical_and(x, y),
     "fmax": _present(lambda x, y: e.maximum(x, y)),

@@ -12,9 +12,11 @@ from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
 from keras.src.random.seed_generator import draw_seed
 from keras.src.random.seed_generator import make_default_seed as make_default_seed
 
+from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.convert import cast, convert_to_tensor
+from ngraph.keras.elementwise import two
 from ngraph.keras.moving import shape_of
 from ngraph.keras.tensors import apply, size_of
 from ngraph.keras.traces import KerasTrace
@@ -102,9 +104,20 @@ def truncated_normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any 
 
 
 def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
-    words = cast(_draw("bits", shape, "uint32", seed), "uint64")
-    span = cast(numpy.subtract(cast(maxval, "int64"), cast(minval, "int64")), "uint64")
-    return cast(numpy.add(cast(numpy.right_shift(numpy.multiply(words, span), cast(32, "uint64")), "int64"), cast(minval, "int64")), dtype)
+    seed = convert_to_tensor(draw_seed(seed), "uint32")
+    many = 2 if standardize_dtype(dtype) in ("int64", "uint64") else 1
+    words = [_draw("bits", shape, "uint32", drawn_seed(seed, k)) for k in range(many)]
+    return cast(apply(_ranged, cast(minval, "int64"), cast(maxval, "int64"), *words), dtype)
+
+
+def _ranged(g: KerasTrace, low: Tensor, high: Tensor, *words: Tensor) -> Tensor:
+    """Returns int64 from low up to high by one or two random words of 32 bits, without Keras's promotion to 32 bits."""
+    span, word, *more = [Tensor(e.cast(t.op, dtypes.uint64), t.dims) for t in (two(g, high, low, "subtract"), *words)]
+    if more:
+        chosen = two(g, each(g, lambda x, y: e.bitwise(x, 32, kind="shl") + y, word, more[0]), span, "mod")
+    else:
+        chosen = each(g, lambda x, y: e.bitwise(x * y, 32, kind="shr"), word, span)
+    return two(g, Tensor(e.cast(chosen.op, dtypes.int64), chosen.dims), low, "add")
 
 
 def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:
