@@ -16,7 +16,7 @@ from ngraph.keras.tensors import BackendTensor, apply, lifted, whole
 from ngraph.keras.traces import KerasTrace, TapeRecord, Taping, reading, record, taping
 from ngraph.op_graph.opdef import OpDef
 from ngraph.ops import elementwise as e
-from ngraph.ops.rearrange import broadcast
+from ngraph.ops.rearrange import broadcast, rename_record
 from ngraph.parts.deferred import deferred
 
 core, steps = deferred("ngraph.keras.core"), deferred("ngraph.keras.steps")  # which differentiate
@@ -62,24 +62,30 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
     assert g is not None
     tensors = []
     given = []
+    before: dict[str, Any] = {}  # the state of variables that something has read: what was computed from them is constant here
     for x in leaves:
         if isinstance(x, KerasVariable):
+            read = str(id(x)) in g.variables
             name = g.name_of(x)
-            t = g.state.get(name)
-            op = g.variables[name] if t is None else g.tensor(t).op
-            tensors.append(Tensor(op, g.variables[name].axes) if t is None else g.tensor(t))
+            t = g.tensor(g.state[name]) if name in g.state else Tensor(g.variables[name], g.variables[name].axes)
+            if read:
+                before.setdefault(name, g.state.get(name))
+                g.state[name] = t = _apart(t)
             given.append(x)
         else:
-            t = lifted(g, core.convert_to_tensor(x))
-            if t.op.is_constant:
-                op, t = _apart(t)
-            tensors.append(t)
+            t = _apart(lifted(g, core.convert_to_tensor(x)))
             given.append(BackendTensor(t=t, g=g))
+        tensors.append(t)
+    apart = {name: g.state[name] for name in before}
     nests = tree.pack_sequence_as([args[k] for k in places], given)
     mine = list(args)
     for k, nest in zip(places, nests, strict=True):
         mine[k] = nest
     value = function(*mine, **kwargs)
+    for name, old in before.items():
+        if g.state[name] is apart[name]:  # the function has not assigned it
+            del g.state[name]
+            g.state.update({} if old is None else {name: old})
     loss = lifted(g, _loss(value, has_aux))
     scalar = loss.op if not loss.op.axes else g.reshape(loss, []).op
     grads: list[Any] = []
@@ -92,10 +98,9 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
     return value, grads
 
 
-def _apart(t: Tensor) -> tuple[Any, Tensor]:
-    """Returns a constant as a value of its own, by which others are differentiated."""
-    op = e.stop_gradient(t.op)
-    return op, Tensor(op, t.dims)
+def _apart(t: Tensor) -> Tensor:
+    """Returns a tensor as a value of its own: derivatives by it leave out what was computed from the tensor elsewhere."""
+    return Tensor(e.stop_gradient(t.op) if t.op.is_constant else rename_record.build(t.op, to=()), t.dims)
 
 
 def along(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:

@@ -154,6 +154,39 @@ def test_derivatives_are_those_of_differences(compiled):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+def test_what_was_computed_before_is_constant_to_a_derivative(compiled):
+    def step(m, j):  # as of a GAN: the derivative by m leaves out that the new j was computed from m
+        _, slope = ngraph.keras.value_and_grad(lambda j: ops.sum((j * m) ** 2))(j)
+        j = j - 0.1 * slope
+        return j, ngraph.keras.value_and_grad(lambda m, j: ops.sum(j * m**3))(m, j)[1]
+
+    m, j = RNG.normal(size=(2, 5)).astype("float32")
+    new, found = (ngraph.keras.jit(step) if compiled else step)(m, j)
+    np.testing.assert_allclose(new, j - 0.2 * j * m**2, rtol=1e-5)
+    np.testing.assert_allclose(found, 3 * np.asarray(new) * m**2, rtol=1e-5)
+
+    w = keras.Variable(m)
+
+    def towards_target(x):
+        target = w * 2.0 * x
+        _, (slope,) = ngraph.keras.value_and_grad(lambda _: ops.sum((w - target) ** 2))([w])
+        w.assign(w - 0.5 * slope)
+        _, (after,) = ngraph.keras.value_and_grad(lambda _: ops.sum((w - target) ** 2))([w])
+        return slope, after
+
+    slope, after = (ngraph.keras.jit(towards_target) if compiled else towards_target)(np.ones(5, "float32"))
+    np.testing.assert_allclose(slope, -2 * m, rtol=1e-5)
+    np.testing.assert_allclose(after, np.zeros(5), atol=1e-6)
+    np.testing.assert_allclose(w, 2 * m, rtol=1e-5)
+
+
+def test_derivatives_of_derivatives():
+    inner = ngraph.keras.value_and_grad(lambda x: ops.sum(x**3))
+    outer = ngraph.keras.jit(ngraph.keras.value_and_grad(lambda x: ops.sum(inner(x)[1])))
+    np.testing.assert_allclose(outer(X[0])[1], 6 * X[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
 def test_a_gradient_of_ones_own(compiled):
     @ops.custom_gradient
     def clipped(x):
