@@ -22,7 +22,8 @@ class ExportArchive:
     """The archive of TensorFlow's SavedModels, which are not written. Raises UnsupportedError when it is made."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        raise UnsupportedError("SavedModels are not written with the ngraph backend", fix='model.export(path, format="onnx")')
+        told = "`export_saved_model` only currently supports the tensorflow, jax and torch backends."  # Keras's own words
+        raise UnsupportedError(told, fix='model.export(path, format="onnx")')
 
 
 class WeightTrace(KerasTrace):
