@@ -1,7 +1,7 @@
 """Element types as records, and the promotion table.
 
-A dtype is a record (name, kind, bits, NumPy type), so that further ones can be added without changing an op. Comparisons and dict
-keys are by identity: there is one record per name.
+A dtype is a record (name, kind, bits, NumPy type), so that further ones can be added without changing an op. There is one record per
+name, so records are compared by identity; with what `as_dtype` takes they are equal where it gives the record.
 """
 
 from __future__ import annotations
@@ -58,6 +58,16 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or type(other) is DType or other is None:
+            return self is other
+        try:
+            return as_dtype(other) is self
+        except DTypeError:
+            return False
+
+    __hash__ = object.__hash__  # that of a key: other forms of a dtype find nothing in a dict of records, as with NumPy's
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)  # a copy, in this process or another, is the one record of this name

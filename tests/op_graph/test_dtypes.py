@@ -136,3 +136,11 @@ def test_records_are_dtypes_to_numpy():
     for d in REGISTRY.values():
         if d.np is not None:
             assert np.dtype(d) == d.np and np.zeros(3, d).dtype == d.np and np.ones(2).astype(d).dtype == d.np
+
+
+def test_records_equal_other_forms_of_the_same_dtype():
+    x = dtypes.float32
+    assert x == "float32" and x == np.float32 and x == np.dtype("f4") and "float32" == x and np.dtype("f4") == x
+    assert x in ("int8", "float32") and x != "float64" and x != np.float64 and x != dtypes.float64
+    assert x != 3 and x != "no dtype" and x != None  # noqa: E711
+    assert {x: 1}[x] == 1 and len(set(REGISTRY.values())) == len(REGISTRY)
