@@ -681,7 +681,9 @@ class _Choice:
             most = max(min(-(-each // step), self.panel(a) // step), 1)
             apart = step * -(-most // MAX_BLOCK_SIZES)
             return min([*range(most * step, 0, -apart), 2 * MIN_VECTOR_LENGTH], key=lambda size: self.longest(n, size))
-        others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
+        short = a in self.g.open and n < MIN_TILE_ROWS  # it stays whole, unless others give a tile its rows; summed ones do not
+        summed = {x for n in self.g.nodes for x in n.reduced} if short else set()
+        others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v) and x not in summed]
         again = a in self.assumed and any(a not in r.axes for r in self.heavy)
         if again or (a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others)):
             each = max(each, MIN_TILE_ROWS)

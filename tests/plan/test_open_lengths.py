@@ -60,6 +60,17 @@ def test_short_lengths_are_work_for_all_cores(lengths):
     assert len(opened) == 3 and items(found, product, dict(zip(opened, lengths, strict=True))) >= 4
 
 
+def test_a_batch_shorter_than_a_tile_is_not_divided_where_each_part_reads_all_weights():
+    """The axis that a product sums gives a tile no rows, however long it is. Pictures make the batch one of 4."""
+    n, c, k, p = [ng.make_axis(m, name=a) for a, m in zip("NCKP", (None, 128, 512, 16384), strict=True)]
+    given, weights, pictures = ng.placeholder([n, c]), ng.constant(np.ones((512, 128), "f"), [k, c]), ng.placeholder([n, p])
+    found = planned([ng.contract(given, weights, over=[c]), ng.relu(pictures)], given, pictures)
+    (batch,) = [a for a in found.axes if found.axes[a] == Len(a)]
+    assert found.guess(batch) == 4
+    product = max(found.steps, key=lambda kernel: len(kernel.stages[-1].reduced))
+    assert batch not in dict(product.loops) and items(found, product, {batch: 4}) == 2
+
+
 def test_rows_of_a_tile_lie_along_a_known_axis_where_the_open_one_is_assumed_to_be_short():
     batch, row, column, summed = range(4)
     x = AccessDescriptor((7 * 64, 64, 0, 1), frozenset((batch, row, summed)), frozenset(), 4)
