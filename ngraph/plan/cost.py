@@ -684,10 +684,18 @@ class _Choice:
         short = a in self.g.open and n < MIN_TILE_ROWS  # it stays whole, unless others give a tile its rows; summed ones do not
         summed = {x for n in self.g.nodes for x in n.reduced} if short else set()
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v) and x not in summed]
-        again = a in self.assumed and any(a not in r.axes for r in self.heavy)
-        if again or (a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others)):
+        again = [r for r in self.heavy if a not in r.axes] if a in self.assumed else []
+        if again:
+            each = max(each, -(-MIN_TILE_ROWS // self.rows(again, others)))
+        elif a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others):
             each = max(each, MIN_TILE_ROWS)
         return next((k for k in range(each, min(2 * each, n + 1, each + MAX_BLOCK_SIZES)) if n % k == 0), each)
+
+    def rows(self, reads: list[Read], axes: list[AxisId]) -> int:
+        """Returns the places along other open axes that share each of these reads, at assumed lengths; 1 where all cores have work."""
+        if self.work_items >= PLANNED_CORES:
+            return 1
+        return min([math.prod([self.g.length(x) for x in axes if x in self.assumed and x not in r.axes]) for r in reads])
 
     def longest(self, n: int, block: int) -> float:
         """Returns the least possible share of the busiest core, for an axis split into such blocks; rounded, to make ties."""

@@ -25,6 +25,11 @@ def conv(kernel, out=24, **attrs):
 NODES = {
     "pointwise": [conv((1, 1))],
     "three": [conv((3, 3), pads=[1, 1, 1, 1])],
+    "three, far smaller": [
+        conv((1, 1), out=96),
+        ("MaxPool", [], {"kernel_shape": [4, 4], "strides": [4, 4], "ceil_mode": 1}),
+        ("Conv", [(24, 96, 3, 3), (24,)], {"pads": [1, 1, 1, 1]}),
+    ],
     "strided": [conv((3, 3), pads=[1, 1, 1, 1], strides=[2, 2])],
     "uneven": [conv((2, 3), pads=[0, 2, 1, 0], strides=[1, 2])],
     "dilated": [conv((3, 3), pads=[2, 2, 2, 2], dilations=[2, 2])],
@@ -131,3 +136,14 @@ def test_gradients_of_strided_convolutions(open_, stride, pad, kernel):
             for got, wanted in zip(call(value, first, second), [expected.detach(), *[v.grad for v in given]], strict=True):
                 assert np.allclose(got, wanted.numpy(), rtol=2e-3, atol=2e-3 * float(wanted.abs().max())), sides
         assert list(call.native.codes) == [(None,) * len(next(iter(call.native.codes)))]
+
+
+def test_short_pictures_are_work_for_all_cores_in_winograds_form():
+    """A convolution over places a quarter as wide: the rows of a tile lie along the width and the batch, so one row of tiles is enough."""
+    model = ng.onnx.load(model_of(NODES["three, far smaller"]))
+    x = np.zeros((1, C, 64, 64), "f")
+    model(x)
+    ((call, _),) = model.reader.computations(model.about.bound({"x": x}))
+    found = next(iter(call.native.codes.values())).plan
+    tiled = [{str(a): b for a, b in k.loops} for k in found.kernels if any(str(a).startswith("tile0") for a, _ in k.loops)]
+    assert len(tiled) == 1 and all(b == 1 for loops in tiled for a, b in loops.items() if a.startswith("tile0")), tiled
