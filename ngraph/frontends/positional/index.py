@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ngraph.config import config
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.op_graph.arrays import MappedFile, content_of
 from ngraph.op_graph.dtypes import as_dtype
@@ -96,7 +97,7 @@ class ModelIndex:
 
     def _key(self, slots: Mapping[int, Any]) -> bytes:
         inputs = [(k, as_dtype(a.dtype).name, a.shape) for k, a in sorted(slots.items())]
-        return digest(self.key, repr(inputs).encode(), *[identity(f) for f in self.files.values()])
+        return digest(self.key, repr((config.lengths, inputs)).encode(), *[identity(f) for f in self.files.values()])
 
     def _read(self, key: bytes, made: Callable[[Any, memoryview], Any]) -> Any:
         data = cache().find(key, KIND)

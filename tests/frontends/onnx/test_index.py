@@ -108,6 +108,14 @@ def test_a_call_of_other_lengths_reads_the_graph(folder, path):
     assert start(folder, path, X[:1]) == 1 and start(folder, path, X[:1]) == 0 and start(folder, path) == 0
 
 
+@pytest.mark.parametrize("ways", [("first", "open"), ("open", "first")])
+def test_code_for_known_lengths_is_not_found_for_open_ones(folder, path, ways):
+    """What another process compiled under another setting has other sums, and serves other lengths."""
+    for k, way in enumerate((*ways, *ways)):
+        with ng.config(lengths=way):
+            assert start(folder, path) == (k < 2), way
+
+
 def test_arguments_that_do_not_fit_as_they_are_come_to_fit(folder, path):
     assert start(folder, path) == 1 and start(folder, path) == 0
     m = ng.onnx.load(path)
