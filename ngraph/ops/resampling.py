@@ -64,20 +64,26 @@ def tapped(x: Op, axes: Sequence[Axis], taps: Sequence[Taps], mode: str = "fill"
 # ---- other lengths ----------------------------------------------------------------------------------------------------
 
 
-def places(mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0)) -> np.ndarray[Any, Any]:
-    """Returns the position in an axis of `size` elements that each of `many` elements reads, as a real number; modes are ONNX's."""
-    o = np.arange(many, dtype=np.float64)
-    whole = scale * size
+def places(
+    mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0), dtype: Any = np.float64
+) -> np.ndarray[Any, Any]:
+    """Returns the position in an axis of `size` elements that each of `many` elements reads, as a real number; modes are ONNX's.
+
+    dtype: in which positions are computed; its rounding decides which of two equally near elements is read.
+    """
+    o = np.arange(many, dtype=dtype)
+    whole, scale = scale * size, dtype(scale)
     if mode == "align_corners":
         return o * 0 if whole == 1 else o * (size - 1) / (whole - 1)
     if mode == "asymmetric":
         return o / scale
     if mode == "tf_crop_and_resize":
-        first, last = region
-        step = (last - first) * (size - 1)
-        return first * (size - 1) + (np.full(many, step / 2) if many == 1 else o * step / (many - 1))
+        first, last = map(dtype, region)
+        if many == 1:
+            return np.full(1, dtype(0.5) * (first + last) * (size - 1))
+        return first * (size - 1) + o * (last - first) * (size - 1) / (many - 1)
     if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - many / whole) + (o + 0.5) / scale - 0.5
+        return dtype(size / 2) * (1 - dtype(many) / (scale * dtype(size))) + (o + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel" and many == 1:
         return np.full(1, -0.5)
     if mode in ("half_pixel", "pytorch_half_pixel"):
@@ -261,10 +267,10 @@ def keys(x: Op, a: float = -0.75) -> Op:
     return where(less_equal(x, 1.0), near, where(less(x, 2.0), far, 0.0))
 
 
-def grid_taps(at: Op, size: Op, mode: str, padding: str, corners: bool, bounded: bool = True) -> Taps:
+def grid_taps(at: Op, size: Op, mode: str, padding: str, corners: bool) -> Taps:
     """Returns the taps along one axis for places from -1 to 1. size: of the axis. Words as in `grid_sample`.
 
-    bounded: whether a border bounds places, as in ONNX, or only elements, as PyTorch's cubic method has it.
+    A border bounds places, and with the cubic method each element that is read.
     """
     wide = at.dtype
     low = filled(0.0 if corners else -0.5, (), wide)
@@ -272,7 +278,7 @@ def grid_taps(at: Op, size: Op, mode: str, padding: str, corners: bool, bounded:
     v = (at + 1.0) * 0.5 * (size - 1.0) if corners else ((at + 1.0) * size - 1.0) * 0.5
     if mode == "nearest":
         v = rounded(v)
-    if padding == "border" and bounded:
+    if padding == "border" and mode != "cubic":
         v = minimum(maximum(v, 0.0), size - 1.0)
     elif padding == "reflection":
         v = reflected(v, low, high)
@@ -321,7 +327,6 @@ def grid_sample(
             f"grid_sample: {last!r} and {len(spatial)} axes of x", details=(show_input(x), show_input(grid)), fix="one for each"
         )
     taps = [
-        grid_taps(slice_along_axis(grid, last, k), count((a,), grid.dtype), method, padding, align_corners, method != "cubic")
-        for k, a in enumerate(spatial)
+        grid_taps(slice_along_axis(grid, last, k), count((a,), grid.dtype), method, padding, align_corners) for k, a in enumerate(spatial)
     ]
     return tapped(x, spatial, taps)

@@ -27,7 +27,6 @@ EXTRAS = {
     "onnx": "models in ONNX",
     "torch": "models of PyTorch, and tests against it",
     "google-crc32c": "models of TensorFlow",
-    "mpi4py": "several machines",
     "xarray": "arrays with named axes",
 }
 

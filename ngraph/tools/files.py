@@ -26,6 +26,8 @@ def existing(path: str) -> str:
     """Returns the path of an existing file; for another, argparse reports it with the nearest existing one."""
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{path} is a folder\nname a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise argparse.ArgumentTypeError(f"{path} is a pipe or a device\nwrite its content to a file, and name that")
     if not os.path.isfile(path):
         folder, name = os.path.split(path)
         there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []

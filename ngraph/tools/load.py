@@ -26,7 +26,11 @@ class ProgramFailed(NgraphError):
 def run_file(path: str) -> dict[str, Any]:
     """Returns the names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it fails."""
     if not os.path.isfile(path):
-        raise UsageError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
+        folder = os.path.isdir(path)
+        raise UsageError(
+            f"{path} is a folder" if folder else f"there is no file {path}",
+            fix="name a file in it" if folder else "give the path of a file that is there",
+        )
     if not path.endswith(".py") and formats.known(path):
         raise UsageError(f"{path} is a model, no program", fix="`ngraph info`, `view`, `run` and `profile` look into models")
     with told(path, "read"), open(path, "rb"):

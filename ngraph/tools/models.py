@@ -166,7 +166,12 @@ def check(arguments: Any) -> Answer:
     """Runs `ngraph check model.onnx`: everything that cannot be translated, at once."""
     found = formats.of(arguments.model).facts(arguments.model)
     if found.refused:
-        raise UnsupportedError(f"{len(found.refused)} nodes of {arguments.model} cannot be translated", details=tuple(found.refused))
+        count = len(found.refused)
+        raise UnsupportedError(
+            f"{count} node{'s' * (count > 1)} of {arguments.model} cannot be translated",
+            details=tuple(found.refused),
+            fix="`ngraph ops --onnx` lists what can be",
+        )
     count = len(found.graph.nodes)
     return Answer(f"{arguments.model}: all {count:,} nodes can be run", {"nodes": count, "unsupported": []})
 

@@ -33,7 +33,6 @@ OPTIONAL = {
     "llvmlite",
     "torch",
     "onnx",
-    "mpi4py",
     "tensorflow",
     "tensorboardX",
     "pooch",

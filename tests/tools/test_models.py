@@ -328,3 +328,19 @@ def test_the_page_of_the_command_names_every_verb():
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "command.md"), encoding="utf-8") as file:
         page = file.read()
     assert [v for v in REGISTRY if f"`ngraph {v}" not in page] == []
+
+
+def test_a_pipe_is_no_model_file():
+    """A model is mapped, so it cannot come through a pipe; the message says so."""
+    words = [sys.executable, "-m", "ngraph", "info", "/dev/stdin"]
+    answer = subprocess.run(words, input="x", capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    assert answer.returncode == 2 and "/dev/stdin is a pipe or a device" in answer.stderr
+    assert "fix: write its content to a file" in answer.stderr
+
+
+def test_one_node_that_cannot_run_is_one_node(tmp_path, capsys):
+    bad = [h.make_node("Relux", ["x"], ["y"])]
+    onnx.save(model(bad, [("x", F, [2])], [("y", F, [2])]), tmp_path / "one.onnx")
+    assert command.main(["check", str(tmp_path / "one.onnx")]) == 1
+    said = capsys.readouterr().err
+    assert "1 node of" in said and "fix: `ngraph ops --onnx`" in said

@@ -11,7 +11,9 @@ from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import sampling
 from ngraph.frontends.positional.sampling import Resizing, scaled_size
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
+from ngraph.ops import elementwise as e
 
 
 def resizing(n: Any) -> Resizing:
@@ -25,6 +27,7 @@ def resizing(n: Any) -> Resizing:
         n.attr("cubic_coeff_a", -0.75),
         bool(n.attr("exclude_outside", 0)),
         n.attr("extrapolation_value", 0.0),
+        np.float32,
     )
 
 
@@ -40,9 +43,9 @@ def resize(n: Any, x: Value, *more: Value) -> Tensor:
         wanted = g.sizes(sizes)
         policy = n.attr("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            old = g.numbers(shape[k] for k in axes)
-            ratio = (min if policy == "not_larger" else max)(w / o for w, o in zip(g.numbers(wanted), old, strict=True))
-            counts, by = [int(ratio * o + 0.5) for o in old], [ratio] * len(axes)
+            lengths = g.numbers(shape[k] for k in axes)
+            ratio = (min if policy == "not_larger" else max)(w / o for w, o in zip(g.numbers(wanted), lengths, strict=True))
+            counts, by = [int(ratio * o + 0.5) for o in lengths], [ratio] * len(axes)
         else:
             counts = wanted
             by = [0.0] * len(axes)
@@ -52,8 +55,15 @@ def resize(n: Any, x: Value, *more: Value) -> Tensor:
         by = [float(s) for s in g.known(scales)]
         counts = [scaled_size(g, shape[k], s) for k, s in zip(axes, by, strict=True)]
     region = [] if roi is None or n.attr("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" else g.known(roi).tolist()
+    how, old = resizing(n), t.op.dtype
+    mixes = old.is_integer and how.kind != "nearest"  # integers are rounded once, behind the last dim
+    if mixes:
+        t = g.made(e.cast(t.op, dtypes.float32), t.dims)
     for j, k in enumerate(axes):
-        t = sampling.resized(g, t, k, counts[j], by[j], resizing(n), (region[j], region[j + len(axes)]) if region else None)
+        t = sampling.resized(g, t, k, counts[j], by[j], how, (region[j], region[j + len(axes)]) if region else None)
+    if mixes:
+        y = e.minimum(e.maximum(e.rounded(t.op) if how.antialias else t.op, float(old.lowest)), float(old.highest))
+        t = g.made(e.cast(y, old), t.dims)
     return t
 
 
@@ -73,6 +83,11 @@ def grid_sample(n: Any, x: Value, grid: Value) -> Tensor:
     mode = n.attr("mode", "linear")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     return sampling.grid_sample(n.g, x, grid, mode, n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0)))
+
+
+@translates("AffineGrid")
+def affine_grid(n: Any, matrices: Value, size: Value) -> Tensor:
+    return sampling.affine_grid(n.g, matrices, n.g.sizes(size)[2:], bool(n.attr("align_corners", 0)))
 
 
 @translates("RoiAlign")

@@ -17,7 +17,7 @@ from ngraph.frontends.positional.shapes import at, stacked
 from ngraph.frontends.positional.trace import Inside
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.control import cond as cond_op
@@ -225,12 +225,12 @@ class Slices(NamedTuple):
 def scan(g: Any, state: Values, xs: Values, turn: Callable[[Values], Values], way: Slices) -> tuple[Value, ...]:
     """The last state, and what the turns over slices gave, stacked. turn: from state and slices to the next state and what is stacked.
 
-    It is an op where all slices are taken in one direction, else unrolled.
+    It is an op where there are more than a few slices, else unrolled.
     """
     ts = [g.tensor(x) for x in xs]
     way = way._replace(axes=[k % t.rank for k, t in zip(way.axes, ts, strict=True)])
     size = ts[-1].shape[way.axes[-1]]
-    if len({*map(bool, way.back), *map(bool, way.out_back)}) == 1 and not (isinstance(size, int) and size <= FEW_TRIPS):
+    if not (isinstance(size, int) and size <= FEW_TRIPS):
 
         def attempt(names: Sequence[str]) -> Values:
             return scan_rolled(g, [*map(g.current, names), *state], ts, with_state(g, names, turn, 0, 0), way)
@@ -249,6 +249,12 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
     if not all(g.same(axis.size, x.shape[k]) for x, k in zip(xs, axes, strict=True)):
         raise GraphError("the axes of a Scan have different lengths")
     xs = [g.renamed(x, [axis if j == k else d for j, d in enumerate(x.dims)]) for x, k in zip(xs, axes, strict=True)]
+    back = bool(way.back[0])  # slices in the other direction are those of a reversed tensor
+
+    def reversed_(x: Tensor) -> Tensor:
+        return g.read(x, x.dims, {axis: axis.size - 1 - Idx(axis)})
+
+    xs = [x if bool(b) == back else reversed_(x) for x, b in zip(xs, way.back, strict=True)]
     shapes: list[Tensor] = []
 
     def step(state: Any, slices: Any) -> tuple[Any, Any]:
@@ -257,11 +263,12 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
         shapes[:] = [g.full(g.tensor(v)) for v in given[len(start) :]]
         return tuple(fitted(g, v, t) for v, t in zip(given, start, strict=False)), tuple(t.op for t in shapes)
 
-    after, ys = scan_op(step, tuple(broadcast(t.op, t.dims) for t in start), tuple(x.op for x in xs), axis, bool(way.back[0]))
+    after, ys = scan_op(step, tuple(broadcast(t.op, t.dims) for t in start), tuple(x.op for x in xs), axis, back)
     results = []
-    for y, t, k in zip(ys or (), shapes, way.out_axes, strict=True):
+    for y, t, k, b in zip(ys or (), shapes, way.out_axes, way.out_back, strict=True):
         k %= t.rank + 1
-        results.append(g.made(y, [*t.dims[:k], axis, *t.dims[k:]]))
+        made = Tensor(y, [*t.dims[:k], axis, *t.dims[k:]])
+        results.append(g.made(y, made.dims) if bool(b) == back else reversed_(made))
     return (*(g.made(a, t.dims) for a, t in zip(after or (), start, strict=True)), *results)
 
 

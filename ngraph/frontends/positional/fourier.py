@@ -76,8 +76,8 @@ def half_inverse(g: Any, x: Pair, k: int, whole: int) -> Tensor:
 
 
 def stft(g: Any, t: Tensor, hop: int, size: int, window: Value, half: bool) -> Tensor:
-    """Frames of a signal, `size` long and `hop` apart, each times a window and transformed."""
-    re, im = complex_parts(g, t)
+    """Frames of a signal [batch, length] or [batch, length, parts], `size` long and `hop` apart, each times a window and transformed."""
+    re, im = complex_parts(g, t) if t.rank == 3 else (t, None)
     frames = g.fresh((re.shape[1] - size) // hop + 1)
     inner = g.fresh(size)
 

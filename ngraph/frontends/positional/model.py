@@ -11,7 +11,7 @@ import threading
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ngraph.errors import ArgumentError, ParseError
+from ngraph.errors import ArgumentError, ParseError, StateError
 from ngraph.frontends.positional.index import DirectCall, ModelIndex
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.transformers import make_transformer
@@ -56,6 +56,12 @@ class Model:
         about = None if self._index is None else self._index.about()
         self.about: About = self.reader.about if about is None else about
         self.name, self.inputs, self.defaults, self.outputs = self.about
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise StateError(
+            f"{self!r} can be neither copied nor pickled: its state and its code belong to this process",
+            fix="load the file again there; processes share what was compiled through the cache",
+        )
 
     @property
     def reader(self) -> Reader:

@@ -47,6 +47,7 @@ class Resizing(NamedTuple):
     nearest  the rounding of positions, a name of NEAREST   antialias  whether the kernel grows where the result is smaller
     cubic    the parameter of the cubic kernel              inside   whether only elements inside have weight
     outside  the value where a region exceeds the old dim
+    dtype    in which positions are computed
     """
 
     kind: str = "nearest"
@@ -56,11 +57,13 @@ class Resizing(NamedTuple):
     cubic: float = -0.75
     inside: bool = False
     outside: float = 0.0
+    dtype: Any = np.float64
 
 
+TIE = 1e-6  # how near a position is to the middle of two elements to count as it: one in float32, as ONNX Runtime has it
 NEAREST: dict[str, Callable[[Any], Any]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x.astype(np.float64) - (0.5 + TIE)),
+    "round_prefer_ceil": lambda x: np.floor(x.astype(np.float64) + (0.5 + TIE)),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -73,12 +76,16 @@ def weighted(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) ->
 
 
 def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
-    """A length times a scale, rounded down."""
+    """A length times a scale, in float32, rounded down."""
+
+    def product(size: int) -> int:
+        return math.floor(np.float32(size) * np.float32(scale))
+
     if isinstance(size, int):
-        return int(math.floor(size * scale))
+        return product(size)
     if scale == int(scale):
         return size * int(scale)
-    return size // round(1 / scale) if 1 / scale == round(1 / scale) else int(math.floor(g.number(size) * scale))
+    return size // round(1 / scale) if 1 / scale == round(1 / scale) else product(g.number(size))
 
 
 def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing, region: tuple[float, float] | None = None) -> Tensor:
@@ -96,7 +103,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     length, many = g.numbers([size, count])
     scale = scale or many / length
     check_room(many)
-    at = places(mode, length, many, scale, region or (0.0, 1.0))
+    at = places(mode, length, many, scale, region or (0.0, 1.0), by.dtype)
     if kind == "nearest":
         near, w = NEAREST[nearest](at).astype(int)[:, None], np.ones((many, 1))
     elif kind in ("linear", "bilinear"):
@@ -141,6 +148,27 @@ def grid_sample(g: Any, x: Value, grid: Value, mode: str, padding: str, corners:
         taps.append(grid_taps(at, size_op(d.size, wide), mode, padding, corners))
     dims = [t.dims[0], t.dims[1], *p.dims[1:-1]]
     return g.made(tapped(t.op, spatial, taps), dims)
+
+
+def affine_grid(g: Any, matrices: Value, sizes: Sequence[ExprLike], corners: bool) -> Tensor:
+    """A grid [n, spatial…, dims] of these sizes: places from -1 to 1 along each dim, the last first, times matrices [n, dims, dims + 1].
+
+    corners: whether the ends are the middles of the last elements, as in `grid_sample`.
+    """
+    t = g.full(g.tensor(matrices))
+    if t.rank != 3 or not g.same(t.shape[1], len(sizes)):
+        raise GraphError(f"the matrices are {t.shape}, for {len(sizes)} spatial dims")
+    batch, rows, columns = t.dims
+    outs, wide = [g.fresh(size) for size in sizes], t.op.dtype
+    y = t.op[{columns: len(sizes)}]
+    for j, out in enumerate(reversed(outs)):
+        at, size = e.cast(iota(out), wide), size_op(out.size, wide)
+        if corners:  # one place alone is the middle
+            at = at * 2.0 / e.maximum(size - 1.0, 1.0) - e.minimum(size - 1.0, 1.0)
+        else:
+            at = (at * 2.0 + 1.0) / size - 1.0
+        y = y + t.op[{columns: j}] * at
+    return g.made(y, [batch, *outs, rows])
 
 
 # ---- regions ------------------------------------------------------------------------------------------------------------

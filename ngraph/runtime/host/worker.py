@@ -13,6 +13,7 @@ import signal
 import struct
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -123,9 +124,11 @@ class _Compilers:
         """Ends all and this process, by a signal where it is not 0."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for pid in self.pids:
-            os.kill(pid, signal.SIGKILL)  # it is there, or has not been waited for
+            with suppress(ProcessLookupError):  # the signal came between the wait for it and its leaving the set
+                os.kill(pid, signal.SIGKILL)
         for pid in self.pids:
-            os.waitpid(pid, 0)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
         if by:
             os.kill(os.getpid(), signal.SIGKILL if by == signal.SIGTERM else by)
         os._exit(0)

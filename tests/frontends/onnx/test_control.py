@@ -5,7 +5,10 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+import onnx
 from made import B, F, I, agree, graph, h, model
+
+import ngraph as ng
 
 random = np.random.default_rng(1)
 
@@ -114,6 +117,26 @@ def test_scan(back):
     whole = model([scan], [("x", F, ["T", 4]), ("first", F, [4]), ("w", F, [4])], [("end", F, None), ("ys", F, None)])
     m = agree(whole, *({"x": x(t, 4), "first": x(4), "w": x(4)} for t in (20, 33, 1)))
     assert m.readings == 1 and "scan" in kinds(m)
+
+
+@pytest.mark.parametrize("first, second, out", [(1, 0, 0), (0, 1, 1), (1, 1, 0), (0, 0, 1)])
+def test_a_scan_in_both_directions_is_read_once(tmp_path, first, second, out):
+    """ONNX Runtime divides by zero where there is no slice; NumPy says what comes then."""
+    body = graph(
+        [h.make_node("Mul", ["s", "a"], ["t"]), h.make_node("Add", ["t", "b"], ["next"]), h.make_node("Sub", ["next", "a"], ["y"])],
+        [("s", F, ["n"]), ("a", F, ["n"]), ("b", F, ["n"])],
+        [("next", F, ["n"]), ("y", F, ["n"])],
+    )
+    settings = {"scan_input_axes": [0, 1], "scan_input_directions": [first, second], "scan_output_directions": [out]}
+    scan = h.make_node("Scan", ["s0", "u", "v"], ["end", "ys"], body=body, num_scan_inputs=2, scan_output_axes=[1], **settings)
+    inputs = [("s0", F, ["n"]), ("u", F, ["T", "n"]), ("v", F, ["n", "T"])]
+    whole = model([scan], inputs, [("end", F, None), ("ys", F, None)])
+    m = agree(whole, *({"s0": x(n), "u": x(t, n), "v": x(n, t)} for n, t in ((4, 20), (3, 33), (5, 1), (4, 2))))
+    assert m.readings == 1 and "scan" in kinds(m)
+    end, ys = m(np.ones(4, "f4"), np.ones((0, 4), "f4"), np.ones((4, 0), "f4"))
+    assert end.tolist() == [1] * 4 and ys.shape == (4, 0)
+    ng.onnx.save(m, str(tmp_path / "again.onnx"))
+    agree(onnx.load(tmp_path / "again.onnx"), {"s0": x(3), "u": x(9, 3), "v": x(3, 9)})
 
 
 @pytest.mark.parametrize("length", [3, 20])

@@ -1,6 +1,8 @@
 """ONNX models read and run: lengths that stay open, stages, refusals."""
 
+import copy
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -96,3 +98,10 @@ def test_an_input_of_another_rank_is_named(op, shapes, attributes, said):
     model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
     with pytest.raises(ng.NgraphError, match=said):
         ng.onnx.load(model).run({i.name: np.zeros(s, "float32") for i, s in zip(inputs, shapes, strict=True)})
+
+
+def test_a_model_is_loaded_again_in_another_process():
+    loaded = ng.onnx.load(model([h.make_node("Relu", ["x"], ["y"])], [("x", F, [2])], [("y", F, [2])]))
+    for take in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ng.errors.StateError, match="load the file again there"):
+            take(loaded)

@@ -11,6 +11,8 @@ pytest.importorskip("onnxruntime")
 from made import F, I, agree, model
 from onnx import helper as h
 
+import ngraph as ng
+
 
 def draw(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
@@ -132,6 +134,81 @@ def test_resizing(mode, where):
         agree(model([node], [("x", F, [1, 2, 7, 9])], [("y", F, None)], constants), {"x": draw(1, 2, 7, 9)}, atol=1e-4)
 
 
+@pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("how", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_which_element_is_nearest_does_not_depend_on_rounding(where, how):
+    """14 to 19 and 5 to 3 have elements in the middle of two; a scale such as 0.7 is no number of float32, and 10 elements become 7."""
+    settings = {"mode": "nearest", "coordinate_transformation_mode": where, "nearest_mode": how}
+    node = h.make_node("Resize", ["x", "", "", "size"], ["y"], **settings)
+    sizes = ((5, 3), (14, 19), (14, 31), (18, 21), (7, 4), (6, 10), (22, 13), (3, 7))
+    feeds = [{"x": draw(n, 2), "size": np.array([many, 2])} for n, many in sizes]
+    agree(model([node], [("x", F, ["n", 2]), ("size", I, [2])], [("y", F, None)]), *feeds)
+    if where == "align_corners":
+        return  # of corners of a fraction of a pixel the runtimes think differently
+    node = h.make_node("Resize", ["x", "", "by"], ["y"], **settings)
+    feeds = [{"x": draw(n, 2), "by": np.array([by, 1], np.float32)} for n in (7, 10, 19) for by in (0.7, 1.3, 0.3, 1.6, 1 / 3, 2.2)]
+    agree(model([node], [("x", F, ["n", 2]), ("by", F, [2])], [("y", F, None)]), *feeds)
+
+
+def test_a_region_of_a_crop_ends_where_onnx_runtime_ends_it():
+    """By scales other than 1, for which ONNX Runtime's linear method leaves the region out."""
+    node = h.make_node("Resize", ["x", "roi", "by"], ["y"], mode="linear", coordinate_transformation_mode="tf_crop_and_resize")
+    constants = {"roi": np.array([0.1, 0.2, 0.9, 1.3], np.float32)}
+    feeds = [{"x": draw(n, 5), "by": np.array(by, np.float32)} for n in (9, 4) for by in ((0.33, 0.8), (1.1, 0.2), (1.5, 0.7))]
+    agree(model([node], [("x", F, ["n", 5]), ("by", F, [2])], [("y", F, None)], constants), *feeds, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+def test_integers_between_elements_are_cut_off_once(dtype):
+    import onnxruntime
+
+    node = h.make_node("Resize", ["x", "", "by"], ["y"], mode="linear")
+    kind = h.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    by = {"by": np.array([1, 1, 0.6, 1.5], np.float32)}
+    whole = model([node], [("x", kind, [1, 2, "h", "w"])], [("y", kind, None)], by)
+    floats = model([node], [("x", F, [1, 2, "h", "w"])], [("y", F, None)], by)
+    session, between = (onnxruntime.InferenceSession(m.SerializeToString()) for m in (whole, floats))
+    mine, low = ng.onnx.load(whole), 0 if dtype == np.uint8 else -100
+    for n in (5, 8, 11):
+        x = np.random.default_rng(n).integers(low, 127, (1, 2, n, n + 2)).astype(dtype)
+        near = between.run(None, {"x": x.astype(np.float32)})[0]
+        sure = abs(near - np.rint(near)) > 1e-4  # else rounding of the sum decides on which side of a whole number it is
+        assert sure.mean() > 0.7 and mine(x).dtype == dtype
+        np.testing.assert_array_equal(mine(x)[sure], session.run(None, {"x": x})[0][sure])
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("opset, mode", [(16, "bicubic"), (20, "cubic")])
+def test_a_border_bounds_the_elements_of_the_cubic_method(opset, mode, corners):
+    torch = pytest.importorskip("torch")
+    node = h.make_node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode="border", align_corners=corners)
+    inputs = [("x", F, ["n", 2, "h", "w"]), ("grid", F, ["n", "a", "b", 2])]
+    feeds = [{"x": draw(n, 2, 4, 5), "grid": draw(n, 3, 2, 2, seed=n) * 1.3} for n in (1, 2)]
+    whole = model([node], inputs, [("y", F, None)], opset=opset)
+    agree(whole, *feeds, atol=1e-4)
+    for feed in feeds:
+        x, grid = map(torch.tensor, feed.values())
+        wanted = torch.nn.functional.grid_sample(x, grid, "bicubic", "border", bool(corners))
+        np.testing.assert_allclose(ng.onnx.load(whole)(*feed.values()), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+def test_grids_of_matrices(corners):
+    """The standard's function drops the batch where it is 1; the sizes come as an input, as a constant or from a shape."""
+    torch = pytest.importorskip("torch")
+    node = h.make_node("AffineGrid", ["m", "size"], ["y"], align_corners=corners)
+    sizes = ((2, 3, 4, 5), (1, 1, 2, 7), (3, 1, 2, 6))
+    feeds = [{"m": draw(size[0], 2, 3), "size": np.array(size)} for size in sizes]
+    m = agree(model([node], [("m", F, ["n", 2, 3]), ("size", I, [4])], [("y", F, None)], opset=20), *feeds)
+    alone = torch.nn.functional.affine_grid(torch.tensor(draw(1, 2, 3)), (1, 1, 1, 7), align_corners=bool(corners))
+    np.testing.assert_allclose(m(draw(1, 2, 3), np.array([1, 1, 1, 7])), alone, atol=1e-5)  # ONNX Runtime puts it at the end
+    agree(model([node], [("m", F, ["n", 3, 4])], [("y", F, None)], {"size": np.array([1, 2, 3, 4, 5])}, opset=20), {"m": draw(1, 3, 4)})
+    nodes = [h.make_node("Shape", ["x"], ["size"]), node, h.make_node("GridSample", ["x", "y"], ["z"], align_corners=corners)]
+    inputs = [("m", F, ["n", 2, 3]), ("x", F, ["n", "c", "h", "w"])]
+    feeds = [{"m": draw(b, 2, 3), "x": draw(b, 2, *size)} for b, *size in ((1, 4, 5), (2, 3, 7), (1, 6, 2))]
+    assert agree(model(nodes, inputs, [("z", F, None)], opset=20), *feeds, atol=1e-4).readings == 1
+
+
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("stride, dilation, pad, more, groups", [(1, 1, 0, 0, 1), (2, 1, 1, 1, 1), (3, 2, 2, 2, 2), (2, 2, 1, 0, 4)])
 def test_transposed_convolutions(dims, stride, dilation, pad, more, groups):
@@ -148,6 +225,13 @@ def test_spectra_of_short_pieces(one_sided, step):
     node = h.make_node("STFT", ["x", "step", "window"], ["y"], onesided=one_sided)
     constants = {"step": np.array(step), "window": np.hanning(16).astype(np.float32)}
     agree(model([node], [("x", F, [2, 60, 1])], [("y", F, None)], constants), {"x": draw(2, 60, 1)}, atol=1e-4)
+
+
+def test_spectra_of_a_signal_without_a_dim_of_parts():
+    """PyTorch's older exporter writes signals of [batch, length], which ONNX Runtime takes."""
+    node = h.make_node("STFT", ["x", "step", "window"], ["y"])
+    constants = {"step": np.array(5), "window": np.hanning(16).astype(np.float32)}
+    agree(model([node], [("x", F, ["n", "t"])], [("y", F, None)], constants), {"x": draw(2, 60)}, {"x": draw(1, 33)}, atol=1e-4)
 
 
 @pytest.mark.parametrize("inverse", [0, 1])

@@ -424,3 +424,13 @@ print("end")
         [sys.executable, "-c", code], env={**os.environ, "NGRAPH_NUM_THREADS": "2"}, capture_output=True, text=True, timeout=60
     )
     assert said.returncode == 0 and said.stdout == "end\n", said.stderr
+
+
+def test_compiling_processes_end_quietly_where_one_has_ended_before():
+    """SIGTERM may come between the wait for a process and its leaving the set of those that are there."""
+    code = (
+        "import os\nfrom ngraph.runtime.host.worker import _Compilers\nall = _Compilers(0)\npid = os.fork() or os._exit(0)\n"
+        "os.waitpid(pid, 0)\nall.pids.add(pid)\nall.end(0)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (answer.returncode, answer.stderr) == (0, "")
