@@ -29,7 +29,7 @@ def call(n: Any, *inputs: Value) -> tuple[Value, ...]:
     return found
 
 
-@translates("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger", "DisableCopyOnRead", "StackCloseV2")
+@translates("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger", "DisableCopyOnRead", "StackCloseV2", "TensorArrayCloseV3")
 def nothing(n: Any, *inputs: Value) -> tuple[Value, ...]:
     return tuple(inputs[:1]) if n.op == "Print" else ()
 
@@ -80,18 +80,18 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     Handles of variables, and values that no turn changes, stay outside of the loop.
     """
     g, cond, body = n.g, n.attr("cond"), n.attr("body")
-    start, trips, counters, stacks = list(inputs), None, list[int](), list[int]()
+    start, trips, counters, stacks, pops = list(inputs), None, list[int](), list[int](), list[int]()
     kept = _kept(n)
     counted = _counted(n, inputs, kept)
     if counted is not None:
-        trips, counters, stacks = counted
+        trips, counters, stacks, pops = counted
     first = _truth(n, n.call(cond, start)[0]) if trips is None else ConstantArray(np.array(True))
     if isinstance(first, ConstantArray) and not first.array:
         return tuple(start)
     summing = any(m.op == "TensorArrayGradV3" for m in n.library.function(body).nodes.values())  # of flows, from 0 on
     if summing or any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
         start = _with_shapes(n, body, start, stacks)
-    outside = {*kept, *counters, *stacks}
+    outside = {*kept, *counters, *stacks, *pops}
     carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in outside]
 
     def whole(values: Values) -> list[Value]:
@@ -118,6 +118,9 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
             found[k] = casted(g, values[0], start[k].np)
         for k in stacks:
             found[k] = TurnItem(start[k])
+        for k in pops:
+            found[k] = TurnItem(start[k])
+            found[k].item = start[k].from_end(n, values[0])
         given = n.call(body, found)
         return [ConstantArray(np.array(True)), *flat(given), *(given[k].item for k in stacks)]
 
@@ -128,6 +131,8 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         results[k] = settled(np.array(trips, object), start[k].np)
     for k, v in zip(stacks, made[len(carried) :], strict=True):
         results[k] = start[k].of(g.full(g.tensor(v), [0]), trips)
+    for k in pops:
+        results[k] = start[k].without(n, trips)
     return tuple(results)
 
 
@@ -143,11 +148,12 @@ def _kept(n: Any) -> set[int]:
     return {k for k, given in enumerate(body.gives) if _argument(body, given) == k}
 
 
-def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int], list[int]] | None:
-    """Returns the number of turns of a loop that counts, its counters, and the lists that each turn sets at its own number.
+def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int], list[int], list[int]] | None:
+    """Returns the number of turns of a loop that counts, its counters, the lists that get an item in each turn, and those that lose one.
 
-    None for other loops. The condition has to be `counter < limit`, or several of these, for numbers that the turns add 1 to and limits
-    that no turn changes; counters start at 0, and these lists have as many places as there are turns.
+    None for other loops. An item is set at the turn's number, or pushed; the last one is popped. The condition has to be `counter < limit`,
+    or several of these, for numbers that the turns add 1 to and limits that no turn changes; counters start at 0, and lists that are set
+    have as many places as there are turns.
     """
     g = n.g
     cond, body = (n.library.function(n.attr(name)) for name in ("cond", "body"))
@@ -174,15 +180,19 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
     zero = [k for k in counters if isinstance(inputs[k], ConstantArray) and inputs[k].array.size == 1 and not inputs[k].array.any()]
     if trips is None or not g.truth("lt", 0, trips) or zero != counters:
         return None
-    lists = []
+    lists, pops = list[int](), list[int]()
     for k, v in enumerate(inputs):
         if isinstance(v, TensorList) and k not in kept:
             node = body.maker(body.gives[k])
             users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
-            each = node is not None and node.op in SETTING and users == [node] and _argument(body, node.takes[1]) in counters
-            if each and (v.count == -1 or g.same(v.count, trips)):
+            if node is None or users != [node]:
+                continue
+            each = node.op in SETTING and _argument(body, node.takes[1]) in counters and (v.count == -1 or g.same(v.count, trips))
+            if each or (node.op == "TensorListPushBack" and v.tensor is None and v.count == 0):
                 lists.append(k)
-    return trips, counters, lists
+            elif node.op == "TensorListPopBack" and v.tensor is not None:
+                pops.append(k)
+    return trips, counters, lists, pops
 
 
 def _adds_one(n: Any, body: GraphBody, value: str, k: int) -> bool:

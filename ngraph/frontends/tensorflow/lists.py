@@ -12,9 +12,10 @@ from ngraph.frontends.positional import control, indexing, shapes
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import EARLY, translates
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
-from ngraph.ops.indexing import scatter
+from ngraph.ops.indexing import gather, scatter
 
 SETTING = frozenset({"TensorListSetItem", "TensorArrayWriteV3"})  # ops that set the place of their second input
 
@@ -51,9 +52,22 @@ class TensorList:
         assert found is not None
         return found
 
+    def from_end(self, n: Any, turn: Value) -> Tensor:
+        """Returns the last tensor but `turn` others."""
+        t = n.g.full(self.tensor, [0])
+        at = shapes.size_op(t.shape[0], dtypes.int64) - 1 - e.cast(control.scalar(n.g, n.g.tensor(turn)), dtypes.int64)
+        found: Tensor = n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
+        return found
+
+    def without(self, n: Any, many: ExprLike) -> TensorList:
+        """Returns the list without its last tensors, of which there are `many`."""
+        if n.g.same(self.count, many):
+            return self.of(None, 0)
+        return self.of(shapes.sliced(n.g, self.made(n), 0, 0, 1, self.count - many), self.count - many)
+
 
 class TurnItem(TensorList):
-    """A list within a turn of a loop that sets the place of the turn's number: the tensor that it sets there."""
+    """A list within a turn of a loop: the tensor that the turn sets at its number, pushes, or pops."""
 
     __slots__ = ("item",)
 
@@ -101,12 +115,7 @@ def element_shape(n: Any, items: TensorList) -> Value:
     return settled(made, n.attr("shape_type", np.dtype(np.int32)))
 
 
-@translates("TensorListGetItem")
-def get_item(n: Any, items: TensorList, index: Value, shape: Value = None) -> Tensor:
-    return indexing.gathered(n.g, items.made(n), index, 0, n.takes[0])
-
-
-@translates("TensorListGather")
+@translates("TensorListGetItem", "TensorListGather")
 def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Tensor:
     return indexing.gathered(n.g, items.made(n), indices, 0, n.takes[0])
 
@@ -139,6 +148,9 @@ def empty(n: Any, shape: Value, most: Value) -> TensorList:
 
 @translates("TensorListPushBack")
 def push(n: Any, items: TensorList, item: Value) -> TensorList:
+    if isinstance(items, TurnItem):
+        items.item = item
+        return items
     t = n.g.tensor(item)
     last = Tensor(t.op, [None, *t.dims])
     if items.tensor is None:
@@ -148,10 +160,9 @@ def push(n: Any, items: TensorList, item: Value) -> TensorList:
 
 @translates("TensorListPopBack", results="output_handle tensor")
 def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
-    t = items.made(n)
-    count = items.count - 1
-    rest = shapes.sliced(n.g, t, 0, 0, 1, count)
-    return items.of(rest, count), shapes.at(n.g, t, 0, count)
+    if isinstance(items, TurnItem):
+        return items, items.item
+    return items.without(n, 1), shapes.at(n.g, items.made(n), 0, items.count - 1)
 
 
 @translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
@@ -190,7 +201,7 @@ def write_item(n: Any, handle: Value, index: Value, item: Value, flow: TensorLis
 
 @translates("TensorArrayReadV3")
 def read_item(n: Any, handle: Value, index: Value, flow: TensorList) -> Tensor:
-    return get_item(n, _held(handle, flow), index)
+    return gather_items(n, _held(handle, flow), index)
 
 
 @translates("TensorArrayGatherV3")
@@ -229,11 +240,6 @@ def split_array(n: Any, handle: Value, items: Value, lengths: Value, flow: Tenso
         raise GraphError(f"a TensorArray gets pieces of the lengths {each}", fix="give it pieces of one length")
     t = g.tensor(items)
     return _held(handle, flow).of(g.full(g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each))
-
-
-@translates("TensorArrayCloseV3")
-def close_array(n: Any, handle: Value) -> tuple[Value, ...]:
-    return ()
 
 
 # ---- derivatives ----------------------------------------------------------------------------------------------------------

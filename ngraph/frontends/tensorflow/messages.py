@@ -19,7 +19,12 @@ from ngraph.frontends.tensorflow.dtypes import NUMBERS
 MESSAGES = """
 SavedModel        saved_model_schema_version 1 int64, meta_graphs 2 *MetaGraphDef
 MetaGraphDef      meta_info_def 1 MetaInfoDef, graph_def 2 GraphDef, saver_def 3 SaverDef, collection_def 4 map<CollectionDef>,
-                  signature_def 5 map<SignatureDef>, asset_file_def 6 *AssetFileDef
+                  signature_def 5 map<SignatureDef>, asset_file_def 6 *AssetFileDef, object_graph_def 7 ObjectGraph
+ObjectGraph       nodes 1 *Object, concrete_functions 2 map<BoundFunction>
+Object            children 1 *ObjectReference, attributes 2 *SavedAttribute
+ObjectReference   node_id 1 int32, local_name 2 string
+SavedAttribute    name 1 string, full_name 2 string, checkpoint_key 3 string
+BoundFunction     bound_inputs 2 *int32
 MetaInfoDef       tags 4 *string, tensorflow_version 5 string
 SaverDef          filename_tensor_name 1 string, save_tensor_name 2 string, restore_op_name 3 string
 CollectionDef     node_list 1 NodeList, bytes_list 2 BytesList

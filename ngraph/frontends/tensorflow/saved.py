@@ -34,6 +34,7 @@ from ngraph.frontends.tensorflow.messages import parsed, parsed_text
 from ngraph.frontends.tensorflow.structure import structured
 
 OWN = ("__saved_model_init_op", "__saved_model_train_op")  # signatures that are TensorFlow's own notes
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what a checkpoint calls the objects that it was made of
 MAIN = ("saved_model_main_op", "legacy_init_op", "table_initializer")  # collections of nodes that are run when a model is loaded
 
 
@@ -84,8 +85,42 @@ class ModelFile(FunctionLibrary):
                 self.keys[self.handles.get(home, home)] = key
                 if part:
                     self.parts[self.handles.get(home, home)] = part
+        if meta is not None and meta.object_graph_def.nodes:
+            self._join_objects(meta.object_graph_def)
         self.signatures = signatures
         self.collections = {} if meta is None else {key: _members(said) for key, said in meta.collection_def.items()}
+
+    def _join_objects(self, objects: Any) -> None:
+        """Makes one variable of the handle that functions are bound to and the one that is restored, where a file has two for one object.
+
+        Keras exports each of its variables as another one, to which no function is bound, and stores that. Which object a handle
+        belongs to is said by the functions that the graph calls; the checkpoint has the same objects, with what they are stored as.
+        """
+        bound: dict[str, int] = {}
+        for node in self.graph.nodes.values():
+            name = node.proto.attr["f"].func.name if node.op in CALLS else ""
+            if name in objects.concrete_functions:
+                ids = objects.concrete_functions[name].bound_inputs
+                bound.update(zip(map(node_of, node.takes[len(node.takes) - len(ids) :]), ids, strict=False))
+        alone = {node: at for node, at in bound.items() if node in self.handles and self.handles[node] not in self.keys}
+        if not alone or self.checkpoint is None or OBJECTS not in self.checkpoint:
+            return
+        stored = parsed("ObjectGraph", self.checkpoint.get_tensor(OBJECTS)[()], "the checkpoint's graph of objects").nodes
+        same, todo = {0: 0}, [0]  # objects of the checkpoint by those of the file, which are reached by the same names
+        while todo:
+            at = todo.pop()
+            there = {child.local_name: child.node_id for child in stored[same[at]].children}
+            for child in objects.nodes[at].children:
+                if child.local_name in there and child.node_id not in same:
+                    same[child.node_id] = there[child.local_name]
+                    todo.append(child.node_id)
+        restored_as = {key: name for name, key in self.keys.items()}
+        for node, at in alone.items():
+            found = [a.checkpoint_key for a in stored[same[at]].attributes if a.checkpoint_key in restored_as] if at in same else []
+            if len(found) == 1:
+                twin, self.keys[self.handles[node]] = restored_as[found[0]], found[0]
+                self.handles.update({other: self.handles[node] for other, name in self.handles.items() if name == twin})
+                self.keys.pop(twin)
 
     def initialize(self, g: ModelTrace) -> None:
         """See `FunctionLibrary.initialize`. Tables that the checkpoint holds come from there."""
