@@ -151,7 +151,7 @@ def activation(name: str, numbers: Sequence[float] = ()) -> Callable[[Op], Op]:
 
 # functions of one op without numbers
 FUNCTIONS: dict[str, Callable[[Op], Op]] = {
-    "negative": lambda x: e.negative(x) if x.dtype.kind in ("int", "float") else x * -1,
+    "negative": lambda x: e.negative(x) if x.dtype.kind in ("int", "float") else e.filled(0, (), x.dtype) - x,
     **{name: getattr(functions, name) for name in "ceil tan sinh cosh asin acos asinh acosh atanh".split()},
     "sign": lambda x: e.cast(e.less(0, x), x.dtype) if x.dtype.kind == "uint" else e.sign(x),
     "is_nan": functions.isnan,

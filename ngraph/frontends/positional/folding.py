@@ -49,7 +49,7 @@ def broadcast_size(*shapes: Sequence[int]) -> float:
 
 def packed(result: Any, inputs: Sequence[Value]) -> Any:
     """An array as a value: `ConstantArray`, or `Sizes`."""
-    result = np.asarray(result)
+    result = np.asarray(result, object if type(result) is int else None)  # one element of an array of objects
     if result.dtype != object:
         return ConstantArray(result)
     dtype = next((i.np for i in inputs if isinstance(i, Sizes)), np.dtype(np.int64))

@@ -46,8 +46,8 @@ class Resizing(NamedTuple):
     kind     nearest, linear or cubic                       places   the position of each result element in the old dim, see `places`
     nearest  the rounding of positions, a name of NEAREST   antialias  whether the kernel grows where the result is smaller
     cubic    the parameter of the cubic kernel              inside   whether only elements inside have weight
-    outside  the value where a region exceeds the old dim
-    dtype    in which positions are computed
+    outside  the value where a region exceeds the old dim    dtype    in which positions are computed
+    steps    the parts of an element to which positions are rounded; 0: none
     """
 
     kind: str = "nearest"
@@ -58,6 +58,7 @@ class Resizing(NamedTuple):
     inside: bool = False
     outside: float = 0.0
     dtype: Any = np.float64
+    steps: int = 0
 
 
 TIE = 1e-6  # how near a position is to the middle of two elements to count as it: one in float32, as ONNX Runtime has it
@@ -104,6 +105,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     scale = scale or many / length
     check_room(many)
     at = places(mode, length, many, scale, region or (0.0, 1.0), by.dtype)
+    at = np.rint(at * by.steps) / by.steps if by.steps else at
     if kind == "nearest":
         near, w = NEAREST[nearest](at).astype(int)[:, None], np.ones((many, 1))
     elif kind in ("linear", "bilinear"):
@@ -121,6 +123,52 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
         o = g.renamed(g.full(outside), [y.dims[k]]).op if y.dims[k] is not None else outside.op
         y = g.made(e.where(o, e.filled(by.outside, (), y.op.dtype), y.op), y.dims)
     return y
+
+
+def _lanczos(radius: float) -> Callable[[Any], Any]:
+    return lambda x: np.where(abs(x) < radius, np.sinc(x) * np.sinc(x / radius), 0.0)
+
+
+def _mitchell(x: Any) -> Any:
+    x = abs(x)
+    near, far = ((7 * x - 12) * x * x + 16 / 3) / 6, (((-7 / 3 * x + 12) * x - 20) * x + 32 / 3) / 6
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+
+
+# The kernels that TensorFlow names, each a function of the distance, with the distance from which it is 0.
+KERNELS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    **{f"lanczos{radius}": (_lanczos(radius), radius) for radius in (1, 3, 5)},
+    "gaussian": (lambda x: np.where(abs(x) < 1.5, np.exp(-2.0 * x * x), 0.0), 1.5),
+    "box": (lambda x: np.where(abs(x) < 0.5, 1.0, np.where(abs(x) == 0.5, 0.5, 0.0)), 1.0),
+    "triangle": (hat, 1.0),
+    "keyscubic": (cubic(-0.5), 2.0),
+    "mitchellcubic": (_mitchell, 2.0),
+}
+
+
+def moved(g: Any, t: Tensor, k: int, count: int, scale: float, shift: float, kernel: str, antialias: bool) -> Tensor:
+    """Dim k scaled by a factor and shifted, `count` elements of it; 0 where an element's place is outside of the old dim."""
+    size = g.number(t.shape[k])
+    function, radius = KERNELS[kernel]
+    wide = max(1.0 / scale, 1.0) if antialias else 1.0
+    at = (np.arange(count) + 0.5) / scale - shift / scale
+    near = np.ceil(at - radius * wide - 0.5).astype(int)[:, None] + np.arange(int(2 * math.ceil(radius * wide)) + 2)
+    check_room(count, near.shape[1])
+    w = np.where((near >= 0) & (near < size), function((near + 0.5 - at[:, None]) / wide), 0.0)
+    whole = w.sum(1, keepdims=True)
+    w = np.where(((at < 0) | (at > size))[:, None], 0.0, w / np.where(abs(whole) > 1e-35, whole, 1.0))
+    if not w.any():  # nothing of the old dim is seen
+        t, near, w = Tensor(e.filled(0, t.op.axes, t.op.dtype), t.dims), near[:, :1], np.ones((count, 1))
+    return mixed(g, g.full(t, [k]), k, np.clip(near, 0, size - 1), w)
+
+
+def averaged(g: Any, t: Tensor, k: int, count: int, step: float) -> Tensor:
+    """Dim k of another length: each element the mean of the old ones over `step`, with their shares at both ends."""
+    size, first = g.number(t.shape[k]), np.arange(count) * step
+    near = np.floor(first).astype(int)[:, None] + np.arange(math.ceil(step) + 1)
+    check_room(count, near.shape[1])
+    w = np.clip(np.minimum(near + 1, first[:, None] + step) - np.maximum(near, first[:, None]), 0.0, None) / step
+    return mixed(g, g.full(t, [k]), k, np.clip(near, 0, size - 1), w)
 
 
 def mixed(g: Any, t: Tensor, k: int, near: Any, w: Any) -> Tensor:

@@ -28,18 +28,10 @@ def _rounded(x: Op) -> Op:
     return e.rounded(x) if x.dtype.is_float else x
 
 
-def _sign(x: Op) -> Op:
-    return by_element.FUNCTIONS["sign"](x)
-
-
-def _erfc(x: Op) -> Op:
-    return 1.0 - e.erf(x)
-
-
 UNARY: dict[str, Callable[[Op], Op]] = {
     "Abs": e.absolute,
     "Neg": by_element.FUNCTIONS["negative"],
-    "Sign": _sign,
+    "Sign": by_element.FUNCTIONS["sign"],
     "Square": lambda x: x * x,
     "Sqrt": e.sqrt,
     "Rsqrt": lambda x: e.rounding_once(lambda y: 1.0 / e.sqrt(y))(x),
@@ -63,7 +55,7 @@ UNARY: dict[str, Callable[[Op], Op]] = {
     "Tanh": e.tanh,
     "Sigmoid": e.sigmoid,
     "Erf": e.erf,
-    "Erfc": _erfc,
+    "Erfc": lambda x: 1.0 - e.erf(x),
     "Erfinv": special.erfinv,
     "Lgamma": special.lgamma,
     "Digamma": special.digamma,
@@ -98,13 +90,8 @@ def leaky_relu(n: Any, x: Value) -> Tensor:
     return by_element.alone(n.g, lambda op: by_element.leaky_relu(op, n.attr("alpha", 0.2)), x)
 
 
-@translates("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy")
-def identity(n: Any, x: Value) -> Value:
-    return x
-
-
-@translates("IdentityN")
-def identities(n: Any, *xs: Value) -> tuple[Value, ...]:
+@translates("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy", "PlaceholderWithDefault")
+def identity(n: Any, *xs: Value) -> tuple[Value, ...]:
     return xs
 
 
@@ -171,7 +158,7 @@ BINARY: dict[str, Callable[[Op, Op], Op]] = {
     "RealDiv": e.divide,
     "DivNoNan": _unless_zero(e.divide),
     "FloorDiv": _floor_div,
-    "TruncateDiv": by_element.divide,
+    "TruncateDiv": lambda x, y: functions.trunc(x / y) if x.dtype.is_float else by_element.divide(x, y),
     "FloorMod": lambda x, y: e.remainder(x, y),
     "Mod": lambda x, y: by_element.remainder(x, y, True),
     "TruncateMod": lambda x, y: by_element.remainder(x, y, True),
@@ -235,19 +222,9 @@ def nearly_equal(n: Any, x: Value, y: Value) -> Tensor:
     return by_element.each(n.g, lambda a, b: e.less(e.absolute(a - b), n.attr("tolerance", 1e-5)), x, y)
 
 
-@translates("Pow")
-def power(n: Any, x: Value, y: Value) -> Tensor:
-    return by_element.power(n.g, x, y)
-
-
-@translates("AddN", "AccumulateNV2")
-def add_n(n: Any, *xs: Value) -> Tensor:
-    return by_element.folded(n.g, e.add, xs)
-
-
-@translates("SelectV2")
-def select(n: Any, c: Value, x: Value, y: Value) -> Tensor:
-    return by_element.each(n.g, e.where, c, x, y)
+translates("Pow")(lambda n, x, y: by_element.power(n.g, x, y))
+translates("AddN", "AccumulateNV2")(lambda n, *xs: by_element.folded(n.g, e.add, xs))
+translates("SelectV2")(lambda n, c, x, y: by_element.each(n.g, e.where, c, x, y))
 
 
 @translates("Select")
@@ -345,8 +322,10 @@ def _cross_entropy(n: Any, logits: Value, labels: Callable[[Tensor], Op]) -> tup
 
 @translates("SoftmaxCrossEntropyWithLogits", results="loss backprop")
 def cross_entropy(n: Any, logits: Value, labels: Value) -> tuple[Tensor, Tensor]:
-    (x, y), dims = n.g.meet([n.g.tensor(logits), n.g.tensor(labels)])
-    return _cross_entropy(n, Tensor(n.g.full(Tensor(x.op, x.dims)).op, n.g.full(x).dims) if None in dims else x, lambda t: y.op)
+    g = n.g
+    shape = [q if isinstance(p, int) and p == 1 else p for p, q in zip(logits.shape, labels.shape, strict=True)]
+    t = g.full(g.expanded(g.tensor(logits), shape))
+    return _cross_entropy(n, t, lambda at: g.renamed(g.full(g.expanded(g.tensor(labels), shape)), at.dims).op)
 
 
 @translates("SparseSoftmaxCrossEntropyWithLogits", results="loss backprop")

@@ -90,7 +90,7 @@ def _split(n: Any, axis: Any, a: Any) -> Any:
 
 
 def _reduced(function: Any) -> Callable[..., Any]:
-    return lambda n, a, axes: folding.reduced(function, a, axes.ravel(), bool(n.attr("keep_dims", False)))
+    return lambda n, a, axes: same(lambda x: folding.reduced(function, x, axes.ravel(), bool(n.attr("keep_dims", False))))(a)
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:

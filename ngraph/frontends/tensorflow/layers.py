@@ -295,11 +295,29 @@ def resize(n: Any, x: Value, sizes: Value) -> Tensor:
     if kind == "nearest" and half:  # floor((i + 0.5) * scale): the half is not taken away again
         places = "tf_half_pixel_for_nn"
     if kind == "cubic":
-        by = sampling.Resizing(kind, places, nearest, cubic=-0.5 if half else -0.75, inside=bool(half))
+        by = sampling.Resizing(kind, places, nearest, cubic=-0.5 if half else -0.75, inside=bool(half), steps=1024)
     else:
         by = sampling.Resizing(kind, places, nearest)
-    if kind != "nearest" and not t.op.dtype.is_float:
+    if kind != "nearest":
         t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     for k, many in zip((1, 2), g.sizes(sizes), strict=True):
         t = sampling.resized(g, t, k, many, 0.0, by)
+    return t
+
+
+@translates("ResizeArea")
+def resize_area(n: Any, x: Value, sizes: Value) -> Tensor:
+    t = by_element.casted(n.g, n.g.tensor(x), np.dtype(np.float32))
+    for k, many in zip((1, 2), n.g.numbers(n.g.sizes(sizes)), strict=True):
+        ends = int(n.attr("align_corners", False) and many > 1)
+        t = sampling.averaged(n.g, t, k, many, (n.g.number(t.shape[k]) - ends) / (many - ends))
+    return t
+
+
+@translates("ScaleAndTranslate")
+def scale_and_translate(n: Any, x: Value, sizes: Value, scale: Value, shift: Value) -> Tensor:
+    t = by_element.casted(n.g, n.g.tensor(x), np.dtype(np.float32))
+    factors = [n.g.known(v).tolist() for v in (scale, shift)]
+    for k, many, factor, by in zip((1, 2), n.g.numbers(n.g.sizes(sizes)), *factors, strict=True):
+        t = sampling.moved(n.g, t, k, many, factor, by, n.attr("kernel_type", "lanczos3"), bool(n.attr("antialias", True)))
     return t

@@ -115,11 +115,11 @@ class ModelFile(FunctionLibrary):
                     same[child.node_id] = there[child.local_name]
                     todo.append(child.node_id)
         restored_as = {key: name for name, key in self.keys.items()}
-        for node, at in alone.items():
+        for home, at in alone.items():
             found = [a.checkpoint_key for a in stored[same[at]].attributes if a.checkpoint_key in restored_as] if at in same else []
             if len(found) == 1:
-                twin, self.keys[self.handles[node]] = restored_as[found[0]], found[0]
-                self.handles.update({other: self.handles[node] for other, name in self.handles.items() if name == twin})
+                twin, self.keys[self.handles[home]] = restored_as[found[0]], found[0]
+                self.handles.update({other: self.handles[home] for other, name in self.handles.items() if name == twin})
                 self.keys.pop(twin)
 
     def initialize(self, g: ModelTrace) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from ngraph.errors import GraphError, UnsupportedError
+from ngraph.errors import GraphError
+from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.reductions import dims_of
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
@@ -31,11 +33,6 @@ def const(n: Any) -> ConstantArray:
 @translates("Placeholder", "PlaceholderV2")
 def lacking(n: Any) -> Value:
     raise GraphError(f"the placeholder {n.name!r} is needed, and is not an input of what is called", fix="feed it by its name")
-
-
-@translates("PlaceholderWithDefault")
-def default(n: Any, x: Value) -> Value:
-    return x
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------------------
@@ -203,24 +200,16 @@ def unpack(n: Any, x: Value) -> tuple[Tensor, ...]:
     return tuple(shapes.at(n.g, t, k, i) for i in range(n.g.number(t.shape[k])))
 
 
-@translates("Pack", "ParallelConcat")
+@translates("Pack")
 def pack(n: Any, *xs: Value) -> Value:
     k = n.attr("axis", 0)
     return shapes.stacked(n.g, list(xs), k % (xs[0].rank + 1))
 
 
-@translates("ConcatV2")
+@translates("ConcatV2", "Concat", "ParallelConcat")
 def concat(n: Any, *given: Value) -> Tensor:
-    *xs, axis = given
-    return _joined(n, xs, axis)
-
-
-@translates("Concat")
-def concat_v1(n: Any, axis: Value, *xs: Value) -> Tensor:
-    return _joined(n, xs, axis)
-
-
-def _joined(n: Any, xs: Sequence[Value], axis: Value) -> Tensor:
+    rows = [ConstantArray(np.array(0))] if n.op == "ParallelConcat" else []
+    *xs, axis = [*given[1:], given[0]] if n.op == "Concat" else [*given, *rows]
     ts = [n.g.tensor(x) for x in xs]
     (k,) = dims_of(n.g, ts[0], n.g.ints(axis))
     return shapes.joined(n.g, ts, k)
@@ -247,19 +236,10 @@ def _symmetric(n: Any, t: Tensor, k: int, before: Any, after: Any) -> Tensor:
     return indexing.gathered(n.g, t, ConstantArray(place), k, n.takes[0])
 
 
-@translates("Reverse")
-def reverse_flags(n: Any, x: Value, flags: Value) -> Tensor:
-    return _reversed(n, x, np.flatnonzero(n.g.known(flags)).tolist())
-
-
-@translates("ReverseV2")
+@translates("Reverse", "ReverseV2")
 def reverse(n: Any, x: Value, axes: Value) -> Tensor:
-    return _reversed(n, x, n.g.ints(axes))
-
-
-def _reversed(n: Any, x: Value, axes: Sequence[int]) -> Tensor:
     t = n.g.tensor(x)
-    for k in dims_of(n.g, t, axes):
+    for k in dims_of(n.g, t, np.flatnonzero(n.g.known(axes)).tolist() if n.op == "Reverse" else n.g.ints(axes)):
         t = shapes.sliced(n.g, t, k, t.shape[k] - 1, -1, t.shape[k])
     return t
 
@@ -282,10 +262,10 @@ def roll(n: Any, x: Value, shift: Value, axis: Value) -> Tensor:
 # ---- gathers and scatters -----------------------------------------------------------------------------------------------
 
 
-@translates("GatherV2")
-def gather(n: Any, x: Value, i: Value, axis: Value) -> Tensor:
+@translates("GatherV2", "Gather")
+def gather(n: Any, x: Value, i: Value, axis: Value = None) -> Tensor:
     t = n.g.tensor(x)
-    (k,) = dims_of(n.g, t, n.g.ints(axis))
+    (k,) = [0] if axis is None else dims_of(n.g, t, n.g.ints(axis))
     batch = n.attr("batch_dims", 0)
     batch = batch + i.rank if batch < 0 else batch
     if not batch:
@@ -304,11 +284,6 @@ def _gathered_beside(n: Any, t: Tensor, i: Tensor, k: int, batch: int) -> Tensor
     return g.made(op, [*t.dims[:k], *i.dims[batch:], *t.dims[k + 1 :]])
 
 
-@translates("Gather")
-def gather_rows(n: Any, x: Value, i: Value) -> Tensor:
-    return indexing.gathered(n.g, n.g.tensor(x), i, 0, n.takes[0])
-
-
 @translates("GatherNd")
 def gather_nd(n: Any, x: Value, i: Value) -> Tensor:
     return indexing.gathered_slices(n.g, x, i, 0, n.takes[0])
@@ -321,8 +296,7 @@ _COMBINED = {"Update": "set", "Add": "add", "Sub": "add", "Max": "max", "Min": "
 def tensor_scatter(n: Any, x: Value, i: Value, u: Value) -> Tensor:
     kind = n.op.removeprefix("TensorScatter")
     if kind == "Sub":
-        t = n.g.tensor(u)
-        u = Tensor(-t.op, t.dims)
+        u = by_element.alone(n.g, by_element.FUNCTIONS["negative"], u)
     return indexing.scattered_slices(n.g, x, i, u, _COMBINED[kind], n.takes[0])
 
 
@@ -338,12 +312,15 @@ def segments(n: Any, x: Value, i: Value, count: Value = None) -> Tensor:
     if count is None:  # sorted: the last one says how many there are
         count = ConstantArray(np.array(int(n.g.known(i)[-1]) + 1 if n.g.known(i).size else 0))
     kind = {"Sum": "add", "Max": "max", "Min": "min", "Prod": "multiply"}[n.op.rpartition("Segment")[2]]
-    ends = np.finfo(t.np) if t.np.kind == "f" else np.iinfo(t.np)  # finite, as TensorFlow leaves segments without elements
-    start = {"add": 0, "multiply": 1, "max": ends.min, "min": ends.max}[kind]
+    ends = (ml_dtypes.finfo if t.op.dtype.is_float else np.iinfo)(t.np)  # finite, as TensorFlow leaves segments without elements
+    start = np.array({"add": 0, "multiply": 1, "max": ends.min, "min": ends.max}[kind], t.np)[()]
     (many,) = n.g.sizes(count)
     rows = n.g.tensor(i)
-    base = shapes.filled(n.g, np.array(start, t.np)[()], [many, *t.shape[rows.rank :]])
-    index = Tensor(rows.op, [*rows.dims, None])
+    base = shapes.filled(n.g, start, [many, *t.shape[rows.rank :]])
+    # rows of numbers below 0 are left out: their elements become what changes nothing
+    inside = Tensor(e.less_equal(0, rows.op), [*rows.dims, *[None] * (t.rank - rows.rank)])
+    t = by_element.each(n.g, lambda c, a: e.where(c, a, e.filled(start, (), a.dtype)), inside, t)
+    index = Tensor(e.maximum(rows.op, 0), [*rows.dims, None])
     return indexing.scattered_slices(n.g, base, index, t, kind, n.takes[0])
 
 
@@ -455,17 +432,21 @@ def band(n: Any, x: Value, lower: Value, upper: Value) -> Tensor:
 
 @translates("MatrixDiag", "BatchMatrixDiag", "Diag")
 def diagonal(n: Any, x: Value) -> Tensor:
-    if n.op == "Diag" and x.rank != 1:
-        raise GraphError(f"Diag of {x.rank} dims; there is one of 1")
-    return _on_diagonal(n, x, 0, 0, -1, -1)
+    if n.op != "Diag":
+        return _on_diagonal(n, x, 0, 0, -1, -1)
+    made: Tensor = n.g.reshape(_on_diagonal(n, n.g.reshape(n.g.tensor(x), [product(x.shape)]), 0, 0, -1, -1), [*x.shape, *x.shape])
+    return made
 
 
 def _on_diagonal(n: Any, x: Value, offset: int, fill: Any, rows: ExprLike, columns: ExprLike) -> Tensor:
     """Matrices with x on a diagonal, which stands `offset` to the right; rows, columns: how many, -1 for as many as it needs."""
     g, t = n.g, n.g.full(n.g.tensor(x))
     d = t.dims[-1]
-    i = g.fresh(d.size + max(0, -offset) if isinstance(rows, int) and rows == -1 else rows)
-    j = g.fresh(d.size + max(0, offset) if isinstance(columns, int) and columns == -1 else columns)
+    high, wide = d.size + max(0, -offset), d.size + max(0, offset)
+    if isinstance(rows, int) and isinstance(columns, int) and rows == columns == -1:
+        high = wide = d.size + abs(offset)
+    i = g.fresh(high if isinstance(rows, int) and rows == -1 else rows)
+    j = g.fresh(wide if isinstance(columns, int) and columns == -1 else columns)
     down = max(0, -offset)
     dims = [*t.dims[:-1], i, j]
     spread = g.read(t, dims, {d: Idx(i) - down}, predicate=(Idx(i) - down, d.size - 1 - (Idx(i) - down)))
@@ -473,28 +454,68 @@ def _on_diagonal(n: Any, x: Value, offset: int, fill: Any, rows: ExprLike, colum
     return g.made(e.where(on, spread.op, e.filled(fill, (), t.op.dtype)), dims)
 
 
-def _one_offset(n: Any, k: Value) -> int:
-    """Returns the one diagonal that an op is about. Raises UnsupportedError for a band of several."""
-    found = sorted(set(n.g.ints(k)))
-    if len(found) > 1:
-        raise UnsupportedError(f"{n.op} of the diagonals {found[0]} to {found[-1]}", fix="take one diagonal at a time")
-    return int(found[0])
+def _band(n: Any, k: Value) -> list[int]:
+    """Returns the diagonals that an op is about, the uppermost first."""
+    found = n.g.ints(k)
+    return list(range(found[-1], found[0] - 1, -1))
+
+
+def _room(n: Any, offset: int, many: int, longest: int) -> tuple[int, int]:
+    """Returns how far a diagonal of `many` elements stands from both ends of a row of the longest one's length."""
+    side = n.attr("align", "LEFT_LEFT" if n.op.endswith("V2") else "RIGHT_LEFT").split("_")[offset < 0]
+    return (longest - many, 0) if side == "RIGHT" else (0, longest - many)
+
+
+def _with_diagonals(n: Any, x: Value, base: Tensor, offsets: Sequence[int]) -> Tensor:
+    """Matrices with rows of x on their diagonals."""
+    g, t = n.g, n.g.tensor(x)
+    rows, columns = base.shape[-2:]
+    for k, offset in enumerate(offsets):
+        row = t
+        if len(offsets) > 1:
+            many = min(g.number(rows) + min(offset, 0), g.number(columns) - max(offset, 0))
+            first = _room(n, offset, many, g.number(t.shape[-1]))[0]
+            row = shapes.at(g, shapes.sliced(g, t, t.rank - 1, first, 1, many), t.rank - 2, k)
+        base = g.full(base)
+        spread = g.renamed(g.full(_on_diagonal(n, row, offset, 0, rows, columns)), base.dims)
+        i, j = (iota(d) for d in base.dims[-2:])
+        base = g.made(e.where(e.equal(i + offset, j), spread.op, base.op), base.dims)
+    return base
 
 
 @translates("MatrixDiagV2", "MatrixDiagV3")
 def diagonal_at(n: Any, x: Value, k: Value, rows: Value, columns: Value, fill: Value) -> Tensor:
+    offsets, value = _band(n, k), n.g.known(fill).item()
     sizes = [n.g.sizes(v)[0] for v in (rows, columns)]
-    return _on_diagonal(n, x, _one_offset(n, k), n.g.known(fill).item(), *sizes)
+    if len(offsets) == 1:
+        return _on_diagonal(n, x, offsets[0], value, *sizes)
+    longest = n.g.number(x.shape[-1])
+    least = [longest - min(offsets[0], 0), longest + max(offsets[-1], 0)]
+    least = [max(least)] * 2 if sizes == [-1, -1] else least
+    shape = [*x.shape[:-2], *(few if many == -1 else many for few, many in zip(least, sizes, strict=True))]
+    return _with_diagonals(n, x, shapes.filled(n.g, np.array(value, x.np)[()], shape), offsets)
 
 
 @translates("MatrixDiagPart", "BatchMatrixDiagPart", "DiagPart")
 def diagonal_part(n: Any, x: Value) -> Tensor:
-    return _diagonal_of(n, x, 0)
+    if n.op != "DiagPart":
+        return _diagonal_of(n, x, 0)
+    half = x.shape[: x.rank // 2]
+    made: Tensor = n.g.reshape(_diagonal_of(n, n.g.reshape(n.g.tensor(x), [product(half)] * 2), 0), half)
+    return made
 
 
 @translates("MatrixDiagPartV2", "MatrixDiagPartV3")
 def diagonal_part_at(n: Any, x: Value, k: Value, fill: Value) -> Tensor:
-    return _diagonal_of(n, x, _one_offset(n, k))
+    offsets = _band(n, k)
+    found = [_diagonal_of(n, x, offset) for offset in offsets]
+    if len(found) == 1:
+        return found[0]
+    lengths = [n.g.number(t.shape[-1]) for t in found]
+    value, last = n.g.known(fill).item(), x.rank - 2
+    for j, (offset, many) in enumerate(zip(offsets, lengths, strict=True)):
+        found[j] = shapes.padded(n.g, found[j], last, *_room(n, offset, many, max(lengths)), "constant", value)
+    return shapes.stacked(n.g, found, last)
 
 
 def _diagonal_of(n: Any, x: Value, offset: int) -> Tensor:
@@ -507,13 +528,7 @@ def _diagonal_of(n: Any, x: Value, offset: int) -> Tensor:
 
 @translates("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def set_diagonal(n: Any, x: Value, d: Value, k: Value = None) -> Tensor:
-    g, t = n.g, n.g.full(n.g.tensor(x))
-    offset = 0 if k is None else _one_offset(n, k)
-    i, j = t.dims[-2:]
-    spread = _on_diagonal(n, d, offset, 0, i.size, j.size)
-    (a, b), dims = g.meet([t, spread])
-    on = e.equal(iota(dims[-2]) + offset, iota(dims[-1]))
-    return g.made(e.where(on, b.op, a.op), dims)
+    return _with_diagonals(n, d, n.g.tensor(x), [0] if k is None else _band(n, k))
 
 
 @translates("BroadcastGradientArgs", results="r0 r1")
@@ -527,7 +542,8 @@ def gradient_args(n: Any, a: Value, b: Value) -> tuple[Value, ...]:
         for mine, this, that in ((found[0], p, q), (found[1], q, p)):
             if (n.g.same(this, 1) and not n.g.same(that, 1)) or (this == 1 and that == 1):
                 mine.append(k)
-    return tuple([ConstantArray(np.array(f, a.np)) for f in found])
+    alike = all(n.g.same(p, q) for p, q in zip(x, y, strict=True))
+    return tuple([ConstantArray(np.array([] if alike else f, a.np)) for f in found])
 
 
 @translates("ConcatOffset")

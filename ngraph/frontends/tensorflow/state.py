@@ -42,9 +42,7 @@ def handle(n: Any) -> Resource:
     return Resource(n.library.handles.get(n.name, n.name))
 
 
-@translates("ReadVariableOp")
-def read(n: Any, x: Value) -> Value:
-    return current(n, x)
+translates("ReadVariableOp")(current)
 
 
 @translates("VariableV2", "Variable")

@@ -1,0 +1,248 @@
+"""SavedModels as users have them, written here by TensorFlow and run without it: its answers for several batch sizes."""
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
+
+keras = tf.keras
+L = keras.layers
+F = tf.float32
+
+
+@pytest.fixture(autouse=True)
+def without(bridge):
+    bridge.disable()
+
+
+@pytest.fixture(scope="module")
+def transformer():
+    with ngt.make_transformer_factory("direct")() as made:
+        yield made
+
+
+class Numbers:
+    """Draws inputs for a batch."""
+
+    def __init__(self, seed=0):
+        self.r = np.random.default_rng(seed)
+
+    def __call__(self, spec, batch):
+        shape = [batch if s is None else s for s in spec.shape]
+        if spec.dtype == tf.string:
+            return np.array(self.r.choice([b"a", b"b b", b"C a", b"zz"], shape), object)
+        if spec.dtype.is_integer:
+            return self.r.integers(0, 5, shape).astype(spec.dtype.as_numpy_dtype)
+        return self.r.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
+
+
+class Wrapped(tf.Module):
+    """A function with what it needs, so that both are saved."""
+
+    def __init__(self, function, specs, *kept):
+        super().__init__()
+        self.kept = kept
+        self.call = tf.function(lambda **given: named(function(**given)), input_signature=None)
+        self.concrete = self.call.get_concrete_function(**{k: tf.TensorSpec(s.shape, s.dtype, k) for k, s in specs.items()})
+
+
+def named(results):
+    """Results by name, as signatures have them."""
+    if isinstance(results, dict):
+        return results
+    return {f"y{k}": v for k, v in enumerate(tf.nest.flatten(results))}
+
+
+def compared(function, specs, folder, transformer, *kept, batches=(1, 2, 7), rtol=2e-5):
+    """Saves a function and compares its answers."""
+    module = Wrapped(function, specs, *kept)
+    tf.saved_model.save(module, str(folder), signatures=module.concrete)
+    model = ng.tensorflow.load(str(folder), transformer)
+    for batch in batches:
+        draw = Numbers(batch)
+        feeds = {k: draw(s, batch) for k, s in specs.items()}
+        wanted = module.call(**{k: tf.constant(v) for k, v in feeds.items()})
+        names = sorted(wanted)
+        for name, y in zip(names, model.run(names, feeds), strict=True):
+            z = wanted[name].numpy()
+            assert y.dtype == z.dtype and y.shape == z.shape, (name, y.dtype, y.shape, z.dtype, z.shape)
+            if z.dtype.kind == "f":
+                np.testing.assert_allclose(y, z, rtol, rtol * max(1, np.abs(z).max(initial=0)), err_msg=f"{name}, batch {batch}")
+            else:
+                np.testing.assert_array_equal(y, z)
+
+
+def spec(*shape, dtype=F):
+    return tf.TensorSpec(shape, dtype)
+
+
+# ---- functions ----------------------------------------------------------------------------------------------------------
+
+
+def collatz(n):
+    """How many steps each number takes, with a loop whose turns depend on the values, and a TensorArray."""
+
+    def one(k):
+        def turn(k, steps):
+            return tf.cond(k % 2 == 0, lambda: k // 2, lambda: 3 * k + 1), steps + 1
+
+        return tf.while_loop(lambda k, steps: k > 1, turn, [k, 0])[1]
+
+    return tf.map_fn(one, n + 1)
+
+
+def summed(x):
+    """Sums of rows up to each one, gathered in a TensorArray that is read as well."""
+    found = tf.TensorArray(F, tf.shape(x)[1], clear_after_read=False, element_shape=[None])
+    found = found.write(0, x[:, 0])
+    found = tf.while_loop(lambda k, a: k < tf.shape(x)[1], lambda k, a: (k + 1, a.write(k, a.read(k - 1) + x[:, k])), [1, found])[1]
+    return tf.transpose(found.stack())
+
+
+def nested(x):
+    """Conditions within conditions, and a switch."""
+    total = tf.reduce_sum(x)
+    inner = tf.cond(
+        total > 0, lambda: tf.cond(total > 3, lambda: x * 3, lambda: x + 1), lambda: tf.cond(total < -3, lambda: -x, lambda: x / 2)
+    )
+    way = tf.cast(tf.abs(total), tf.int32) % 4
+    return inner, tf.switch_case(way, {0: lambda: x, 1: lambda: tf.sin(x), 2: lambda: tf.cos(x)}, default=lambda: tf.exp(-x * x))
+
+
+def bag(i, w):
+    """Embeddings, summed, averaged, and by the largest, of which index 0 does not count."""
+    table = tf.constant(np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32))
+    rows = tf.nn.embedding_lookup(table, i)
+    used = tf.cast(i > 0, F)[..., None]
+    mean = tf.math.divide_no_nan(tf.reduce_sum(rows * used, 1), tf.reduce_sum(used, 1))
+    return tf.reduce_sum(rows * w[..., None], 1), mean, tf.reduce_max(rows, 1)
+
+
+def linear(x):
+    a = tf.matmul(x, x, transpose_b=True) + 4 * tf.eye(4)
+    factor = tf.linalg.cholesky(a)
+    sides = x[..., :2]
+    return {
+        "factor": factor, "det": tf.linalg.det(a), "log": tf.linalg.logdet(a), "inv": tf.linalg.inv(a), "solved": tf.linalg.solve(a, sides),
+        "by": tf.linalg.cholesky_solve(factor, sides), "trace": tf.linalg.trace(a), "norm": tf.linalg.norm(x, axis=[-2, -1]),
+        "part": tf.linalg.band_part(a, 1, 0), "set": tf.linalg.set_diag(a, tf.linalg.diag_part(x)), "adjoint": tf.linalg.adjoint(x),
+        "bands": tf.linalg.diag_part(a, k=(-1, 1)), "triangle": tf.linalg.triangular_solve(factor, sides, adjoint=True),
+    }  # fmt: skip
+
+
+def examples(s):
+    """Messages that are built from the strings are not drawn: these parse a fixed pair, once for each string."""
+    features = {"a": tf.io.FixedLenFeature([2], F), "b": tf.io.FixedLenFeature([], tf.int64, 7)}
+    made = tf.train.Example(features=tf.train.Features(feature={"a": tf.train.Feature(float_list=tf.train.FloatList(value=[1, 2]))}))
+    parsed = tf.io.parse_example(tf.fill(tf.shape(s), made.SerializeToString()), features)
+    return parsed["a"], parsed["b"]
+
+
+RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
+FUNCTIONS = {
+    "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
+    "array": (summed, {"x": spec(None, 6)}),
+    "conditions": (nested, {"x": spec(None, 3)}),
+    "map": (lambda x: tf.map_fn(lambda row: tf.cumsum(tf.nn.softmax(row))[::-1], x), {"x": spec(None, 5)}),
+    "scan": (lambda x: tf.scan(lambda a, row: 0.5 * a + row, x), {"x": spec(None, 5)}),
+    "bag": (bag, {"i": spec(None, 6, dtype=tf.int32), "w": spec(None, 6)}),
+    "linalg": (linear, {"x": spec(None, 4, 4)}),
+    "examples": (examples, {"s": spec(None, dtype=tf.string)}),
+    "strings": (lambda s: tf.strings.to_hash_bucket_fast(tf.strings.lower(s), 9), {"s": spec(None, dtype=tf.string)}),
+    **{f"resize {m}": (lambda x, m=m: tf.image.resize(x, [5, 9], m), {"x": spec(None, 7, 6, 2)}) for m in RESIZING},
+    "antialias": (lambda x: tf.image.resize(x, [3, 4], "bilinear", antialias=True), {"x": spec(None, 7, 6, 2)}),
+    "crops": (lambda x: (tf.image.central_crop(x, 0.5), tf.image.resize_with_pad(x, 9, 9), x[:, :, ::-1]), {"x": spec(None, 8, 6, 3)}),
+    "frames": (lambda x: tf.signal.frame(x, 9, 4, pad_end=True) * tf.signal.hann_window(9), {"x": spec(None, 50)}),
+    "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name, transformer, tmp_path):
+    function, specs = FUNCTIONS[name]
+    compared(function, specs, tmp_path / "model", transformer)
+
+
+# ---- Keras --------------------------------------------------------------------------------------------------------------
+
+
+def several():
+    """Two inputs, three outputs, a shared layer."""
+    a, b = L.Input((4,), name="a"), L.Input((6, 4), name="b")
+    shared = L.Dense(5, "tanh")
+    x, y = shared(a), L.GlobalMaxPooling1D()(shared(b))
+    return keras.Model([a, b], {"sum": L.Add()([x, y]), "both": L.Concatenate()([x, y]), "one": L.Dense(1, "sigmoid")(x)})
+
+
+def normalising():
+    layer = L.Normalization()
+    layer.adapt(np.random.default_rng(0).normal(3, 2, (50, 4)).astype(np.float32))
+    given = L.Input((4,))
+    return keras.Model(given, L.Dense(3)(layer(given)))
+
+
+KERAS = {"several": several, "normalising": normalising}
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_keras_exports(name, transformer, tmp_path):
+    keras.utils.set_random_seed(1)
+    made = KERAS[name]()
+    made.export(str(tmp_path / "model"), verbose=False)
+    model = ng.tensorflow.load(str(tmp_path / "model"), transformer)
+    served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    for batch in (1, 2, 7):
+        draw = Numbers(batch)
+        feeds = {k: draw(s, batch) for k, s in served.structured_input_signature[1].items()}
+        wanted = served(**{k: tf.constant(v) for k, v in feeds.items()})
+        names = sorted(wanted)
+        for key, y in zip(names, model.run(names, feeds), strict=True):
+            np.testing.assert_allclose(y, wanted[key], 2e-5, 2e-5, err_msg=key)
+
+
+def test_words_become_numbers(transformer, tmp_path):
+    lookup = L.StringLookup(vocabulary=["a", "b b", "zz"], num_oov_indices=2)
+    hashed = L.Hashing(7)
+    compared(lambda s: (lookup(s), hashed(s)), {"s": spec(None, dtype=tf.string)}, tmp_path / "model", transformer, lookup, hashed)
+
+
+class Trained(tf.Module):
+    """A network of Keras's with a step of training by hand."""
+
+    def __init__(self):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.net = keras.Sequential([L.Input((7, 5)), L.LSTM(6), L.Dense(3)])
+        self.slots = [tf.Variable(tf.zeros_like(v.value)) for v in self.net.trainable_variables]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7, 5]), tf.TensorSpec([None, 3])])
+    def train(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.net(x, training=True) - y) ** 2)
+        variables = [v.value for v in self.net.trainable_variables]
+        for v, slot, g in zip(variables, self.slots, tape.gradient(loss, variables), strict=True):
+            slot.assign(0.9 * slot + g)
+            v.assign_sub(0.1 * slot)
+        return {"loss": loss}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7, 5])])
+    def predict(self, x):
+        return {"y": self.net(x)}
+
+
+def test_a_module_around_keras_trains(tmp_path):
+    module, folder = Trained(), str(tmp_path / "model")
+    tf.saved_model.save(module, folder, signatures={"train": module.train, "serving_default": module.predict})
+    model, draw = ng.tensorflow.load(folder), Numbers()
+    for batch in (4, 4, 5):
+        x, y = draw(spec(None, 7, 5), batch), draw(spec(None, 3), batch)
+        (loss,) = model.signatures["train"].run(["loss"], {"x": x, "y": y})
+        np.testing.assert_allclose(loss, module.train(tf.constant(x), tf.constant(y))["loss"], 1e-5)
+        np.testing.assert_allclose(model.run(["y"], {"x": x})[0], module.predict(tf.constant(x))["y"], 1e-5, 1e-6)
+    model.save_checkpoint(str(tmp_path / "after"))
+    found = ng.tensorflow.load_checkpoint(str(tmp_path / "after"))
+    kept = [found.get_tensor(key) for key in found if "kernel" in key and "recurrent" in key and ".ATTRIBUTES" in key]
+    np.testing.assert_allclose(kept[0], module.net.layers[0].cell.recurrent_kernel.numpy(), 1e-5, 1e-6)
