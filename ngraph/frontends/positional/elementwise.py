@@ -53,9 +53,17 @@ def remainder(x: Op, y: Op, of_dividend: bool) -> Op:
     if not of_dividend:
         return e.remainder(x, y)
     if x.dtype.is_float:
-        r = e.remainder(e.absolute(x), e.absolute(y))
-        return e.where(e.less(x, 0.0), -r, r)
+        negative = sign_bit(x)  # a remainder of 0 has the sign of x, too
+        r = e.remainder(e.where(negative, -x, x), e.absolute(y))
+        return e.where(negative, -r, r)
     return x - truncated(x, y) * y
+
+
+def sign_bit(x: Op) -> Op:
+    """Returns whether the sign bit of each element is set: of -0 and some NaN, too."""
+    if x.dtype.is_float:
+        return e.less(e.bitcast(x, dtype=dtypes.as_dtype(f"int{x.dtype.bits}")), 0)
+    return e.less(x, 0) if x.dtype.kind == "int" else e.filled(False, x.axes, dtypes.bool_)
 
 
 WHOLE_POWERS: dict[float, Callable[[Op], Op]] = {

@@ -22,8 +22,10 @@ from ngraph.ops import elementwise as e
 
 
 def scaled(x: Op, alpha: Any) -> Op:
-    """x times a Python number, which is 1 by default."""
-    return x if alpha == 1 and not isinstance(alpha, bool) else x * (float(alpha) if x.dtype.is_float else int(alpha))
+    """x times a Python number, which is 1 by default; it wraps to the dtype of x, where that has integers."""
+    if alpha == 1 and not isinstance(alpha, bool):
+        return x
+    return x * (float(alpha) if x.dtype.is_float else int(np.array(int(alpha)).astype(x.dtype.np)))
 
 
 def summed(n: TorchNode, a: Any, b: Any, alpha: Any) -> Tensor:
@@ -82,7 +84,13 @@ def floor_divide(n: TorchNode, a: Any, b: Any) -> Tensor:
 
 @translates("aten.remainder")
 def remainder(n: TorchNode, a: Any, b: Any) -> Tensor:
-    return n.each(lambda x, y: e.remainder.build(x, y), a, b)
+    def function(x: Op, y: Op) -> Op:
+        if not x.dtype.is_float:
+            return e.remainder.build(x, y)
+        r = by_element.remainder(x, y, True)  # what is 0 keeps the sign of x
+        return e.where(e.logical_and(e.not_equal(r, 0.0), e.not_equal(e.less(r, 0.0), e.less(y, 0.0))), r + y, r)
+
+    return n.each(function, a, b)
 
 
 @translates("aten.fmod")
@@ -131,13 +139,7 @@ def sign(n: TorchNode, a: Any) -> Tensor:
 
 @translates("aten.signbit")
 def sign_bit(n: TorchNode, a: Any) -> Tensor:
-    def below(x: Op) -> Op:
-        if x.dtype.is_float:
-            whole = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
-            return e.less(e.bitcast(x, dtype=whole), 0)
-        return e.less(x, 0) if x.dtype.kind == "int" else e.filled(False, x.axes, dtypes.bool_)
-
-    return n.each(below, a, dtype=kinds.wide(a.dtype))
+    return n.each(by_element.sign_bit, a, dtype=kinds.wide(a.dtype))
 
 
 for _name, _function in (
@@ -384,9 +386,8 @@ def lerp(n: TorchNode, a: Any, b: Any, weight: Any) -> Tensor:
 @translates("aten.copysign")
 def copysign(n: TorchNode, a: Any, b: Any) -> Tensor:
     def function(x: Op, y: Op) -> Op:
-        whole = dtypes.int64 if y.dtype is dtypes.float64 else dtypes.int32
         size = e.absolute(x)
-        return e.where(e.less(e.bitcast(y, dtype=whole), 0), -size, size)
+        return e.where(by_element.sign_bit(y), -size, size)
 
     return n.each(function, a, b)
 

@@ -148,6 +148,32 @@ def test_nan_and_ties():
     agree(lambda x: (x.argmax(), x.argmin(), x.max(0).indices, torch.sort(x, stable=True).indices), torch.tensor([1.0, 3.0, 3.0, 1.0]))
 
 
+def test_a_factor_of_bytes_wraps():
+    x = torch.tensor([0, 1, 7, 200], dtype=torch.uint8)
+    agree(lambda x: (torch.sub(x, x.flip(0), alpha=-1), torch.add(x, 3, alpha=-2), x[1].sub(x[2], alpha=-3)), x)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.uint8])
+def test_remainders_of_all_signs_zeros_and_infinities(dtype, transformer):
+    if dtype.is_floating_point:
+        numbers = [0.0, -0.0, 1, -1, 0.5, -0.75, 3, -3, 2.5, -7, 100, float("inf"), -float("inf"), float("nan")]
+    else:
+        numbers = [1, 2, 3, 7, 100, 127] if dtype is torch.uint8 else [1, -1, 2, -2, 3, -3, 7, -7, 127, -127]
+    values = torch.tensor(numbers, dtype=torch.float64).to(dtype)
+    small = torch.tensor([least := torch.finfo(dtype).tiny, -least / 4] if dtype.is_floating_point else [], dtype=dtype)
+    a, b = (t.flatten() for t in torch.meshgrid(torch.cat([values, small]), values, indexing="ij"))
+
+    def f(a, b):
+        return torch.remainder(a, b), torch.fmod(a, b), torch.floor_divide(a, b), torch.remainder(a, 3), torch.fmod(a, 3)
+
+    options = {"fallback": "error", "transformer": transformer}
+    for found, wanted in zip(torch.compile(f, backend=backend, options=options)(a, b), f(a, b), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+        number = ~wanted.isnan()
+        assert torch.equal(found[number].signbit(), wanted[number].signbit())
+
+
 def test_a_graph_break_in_a_loop():
     def f(x):
         for k in range(3):
