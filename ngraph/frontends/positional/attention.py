@@ -72,13 +72,13 @@ def only(allowed: Tensor, low: float = LOW) -> Tensor:
 
 
 def positions(t: Tensor) -> Op:
-    """The position in time of [batch, heads, time, width]."""
-    return e.filled(0, (), dtypes.int32) if t.dims[2] is None else iota(t.dims[2])
+    """The position in time of [..., time, width]."""
+    return e.filled(0, (), dtypes.int32) if t.dims[-2] is None else iota(t.dims[-2])
 
 
 def times(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of queries and of keys, as they meet the scores."""
-    return Tensor(positions(q), [None, None, q.dims[2], None]), Tensor(positions(k), [None, None, None, k.dims[2]])
+    return Tensor(positions(q), [None, None, q.dims[-2], None]), Tensor(positions(k), [None, None, None, k.dims[-2]])
 
 
 def later(g: Any, q: Tensor, k: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ngraph.autodiff.backward import deriv
 from ngraph.frontends.positional import attention, norms, windows
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.products import matmul
-from ngraph.frontends.positional.reductions import along, total
+from ngraph.frontends.positional.reductions import along, reduce_over, total
 from ngraph.frontends.positional.shapes import turned
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.positional.windows import windowing, with_bias
@@ -281,14 +281,44 @@ def batch_norm_alone(n: TorchNode, a: Tensor, weight: Any, bias: Any, training: 
     return batch_norm_training(n, a, weight, bias, None, None, momentum, eps)
 
 
+@translates("aten._weight_norm_interface_backward")
+def weight_norm_backward(n: TorchNode, dw: Tensor, v: Tensor, g: Tensor, sizes: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The gradients of v * (g / sizes), where the sizes are the norms of v over all dims but one."""
+    wide = kinds.wide(n.dtype)
+    dw, v, g, sizes = (n.of(t, wide) for t in (dw, v, g, sizes))
+    met = reduce_over(each(n.g, e.multiply, dw, v), [k for k in range(v.rank) if k != dim % v.rank], total, True)
+    dv = each(n.g, lambda d, x, y, s, m: (d - x * (m / (s * s))) * (y / s), dw, v, g, sizes, met)
+    return n.give(dv), n.of(each(n.g, e.divide, met, sizes), kinds.OURS[n.val[1].dtype])
+
+
 # ---- attention ----------------------------------------------------------------------------------------------------------
 
 
 def attended(
     n: TorchNode, q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Attention of [batch, heads, time, width], and the logarithm of the sums of its scores' exponents."""
+    """Attention of [batch, heads, time, width], and the logarithm of the sums of its scores' exponents.
+
+    Where there are fewer heads of keys and values, each serves a group of queries' heads, which have a dim of their own.
+    """
     g = n.g
+    if (heads := g.number(q.shape[1])) > (groups := g.number(k.shape[1])):
+        rows = [groups, heads // groups]
+        of_mask = mask
+        if mask is not None and mask.rank == 4:
+            alone = mask.dims[1] is None
+            of_mask = g.reshape(mask, [mask.shape[0], *([1, 1] if alone else rows), *mask.shape[2:]])
+        queries = g.reshape(q, [q.shape[0], *rows, *q.shape[2:]])
+        keys, values = (Tensor(t.op, [*t.dims[:2], None, *t.dims[2:]]) for t in (k, v))
+        y, logs = scores_times_values(g, queries, keys, values, causal, of_mask, scale)
+        return g.reshape(y, [*q.shape[:3], v.shape[3]]), g.reshape(logs, list(q.shape[:3]))
+    return scores_times_values(g, q, k, v, causal, mask, scale)
+
+
+def scores_times_values(
+    g: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None, scale: float | None
+) -> tuple[Tensor, Tensor]:
+    """Attention of [..., time, width], whose dims in front are broadcast, and the logarithm of the sums of its scores' exponents."""
     width = g.number(q.shape[-1])
     s = matmul(g, q, turned(k))
     s = Tensor(s.op * (scale if scale is not None else 1 / math.sqrt(width)), s.dims)

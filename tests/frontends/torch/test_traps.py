@@ -207,6 +207,35 @@ def test_gradients_flow_through_views_and_writes():
     torch.testing.assert_close(x.grad, wanted)
 
 
+@pytest.mark.parametrize("dim", [0, 2])
+def test_gradients_of_a_weight_norm(dim):
+    v = torch.randn(3, 5, 4, requires_grad=True)
+    g = torch.randn([n if k == dim else 1 for k, n in enumerate(v.shape)], requires_grad=True)
+    found, wanted = compiled(torch._weight_norm)(v, g, dim), torch._weight_norm(v, g, dim)
+    torch.testing.assert_close(found, wanted)
+    dw = torch.randn(v.shape)
+    torch.testing.assert_close(torch.autograd.grad(found, (v, g), dw), torch.autograd.grad(wanted, (v, g), dw))
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("few", [1, 2])
+def test_heads_of_keys_that_serve_groups_of_queries(few, dynamic):
+    def f(q, k, v, one, own):
+        ways = ({"is_causal": True}, {"attn_mask": one}, {"attn_mask": own}, {"attn_mask": one[0, 0] > 0}, {"scale": 0.3})
+        return tuple(torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, **way) for way in ways)
+
+    call = compiled(f, dynamic=dynamic, fullgraph=True)
+    for batch, time in ((2, 5), (3, 7)):
+        q, k, v = (torch.randn(batch, h, time, 8, requires_grad=True) for h in (6, few, few))
+        one, own = torch.randn(batch, 1, time, time), torch.randn(1, 6, time, time)
+        found, wanted = call(q, k, v, one, own), f(q, k, v, one, own)
+        torch.testing.assert_close(found, wanted)
+        weights = [torch.randn(y.shape) for y in wanted]
+        torch.testing.assert_close(torch.autograd.grad(found, (q, k, v), weights), torch.autograd.grad(wanted, (q, k, v), weights))
+    half = [t.detach().bfloat16() for t in (q, k, v, one, own)]
+    torch.testing.assert_close(call(*half), tuple(y.bfloat16() for y in f(*(t.float() for t in half))))
+
+
 def test_a_query_that_may_attend_to_nothing():
     """It gives 0, and passes no gradient on."""
     torch.manual_seed(0)
