@@ -263,10 +263,10 @@ class Segments:
         return written, copied
 
     def _late(self, target: Node, at: int, level: Mapping[Node, int], wanted: set[Node]) -> bool:
-        """Whether all that reads an input has run when a segment ends."""
+        """Whether all that reads an input has run when a segment ends. A graph that gives the input itself gives it as it is written."""
         if unfit(target.meta["val"]):
             return False
-        todo = list(target.users)
+        todo = [user for user in target.users if user is not self.output]
         while todo:
             node = todo.pop()
             kind = self.kind[node]

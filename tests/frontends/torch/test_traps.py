@@ -207,6 +207,21 @@ def test_gradients_flow_through_views_and_writes():
     torch.testing.assert_close(x.grad, wanted)
 
 
+def test_a_written_buffer_is_kept_for_the_backward_pass():
+    ours, theirs = (torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(6, 4)) for _ in range(2))
+    ours.load_state_dict(theirs.state_dict())
+    call, x = compiled(ours), torch.randn(3, 6)
+    for _ in range(3):
+        found, wanted = call(x), theirs(x)
+        torch.testing.assert_close(found, wanted)
+        for model, y in ((ours, found), (theirs, wanted)):
+            gradients = torch.autograd.grad(y.square().sum(), list(model.parameters()))
+            with torch.no_grad():
+                for p, dp in zip(model.parameters(), gradients, strict=True):
+                    p.sub_(dp, alpha=0.1)
+        torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+
+
 @pytest.mark.parametrize("dim", [0, 2])
 def test_gradients_of_a_weight_norm(dim):
     v = torch.randn(3, 5, 4, requires_grad=True)
