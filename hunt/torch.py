@@ -30,7 +30,7 @@ MOST_ULPS = 64  # of the largest element of a value, by which it may differ from
 LAYOUTS = ("dense", "dense", "turned", "steps", "offset", "expanded")
 DTYPES = ("float32", "float32", "float32", "float32", "float64", "int64", "int32", "bool", "bfloat16", "float16", "uint8")
 
-LISTS = ("chunk", "split")  # ops that give a list
+LISTS = ("chunk", "split", "unbind", "tensor_split")  # ops that give a list
 
 Case = dict[str, Any]
 
@@ -401,11 +401,107 @@ def convolved(d: Draw) -> Any:
     return "conv1d", [v(k), v(j), None, [d.r.choice([1, 2])], [d.r.choice([0, 1, 2])], [d.r.choice([1, 2])]], {}
 
 
+def places(d: Draw, length: int) -> int:
+    """Returns the number of a value of positions along an axis, among which may be the same ones."""
+    return d.value(lambda y: y.dtype is torch.int64 and y.dim() >= 1 and bool((y >= -length).all()) and bool((y < length).all()))
+
+
+def gathered_into(d: Draw) -> Any:
+    k = d.value(ranked(1), exact=True)
+    x, at = d.values[k], d.dim(k)
+
+    def fits(y: torch.Tensor) -> bool:
+        inside = y.dtype is torch.int64 and y.dim() == x.dim() and bool((y >= 0).all()) and bool((y < x.shape[at]).all())
+        return inside and all(a <= b for j, (a, b) in enumerate(zip(y.shape, x.shape, strict=True)) if j != at % x.dim())
+
+    j = d.value(fits)
+    source = d.value(lambda y: y.dtype is x.dtype and y.shape == d.values[j].shape, exact=True)
+    way = d.r.choice(["sum", "prod", "mean", "amax", "amin"])
+    return "scatter_reduce.two", [v(k), at, v(j), v(source), way], {"include_self": d.r.random() < 0.5}
+
+
+def added_at(d: Draw) -> Any:
+    k = d.value(lambda x: x.dim() >= 1 and x.shape[0] > 0)
+    x, j = d.values[k], places(d, d.values[k].shape[0])
+    at = d.values[j]
+    source = d.value(lambda y: y.dtype is x.dtype and y.shape in (at.shape + x.shape[1:], x.shape[1:], torch.Size()))
+    if at.dim() == 1 and d.values[source].shape == at.shape + x.shape[1:] and bool((at >= 0).all()) and d.r.random() < 0.5:
+        return "index_add", [v(k), 0, v(j), v(source)], {"alpha": d.r.choice([1, 2])}
+    return "index_put", [v(k), [v(j)], v(source), True], {}
+
+
+def contracted(d: Draw) -> Any:
+    k = d.value(lambda x: 1 <= x.dim() <= 3 and x.dtype is not torch.bool)
+    x = d.values[k]
+    j = d.value(lambda y: 1 <= y.dim() <= 3 and y.dtype is x.dtype)
+    letters, rest = "ijk"[: x.dim()], list("lmn")
+    other = ""
+    for n in d.values[j].shape:
+        same = [c for c, m in zip(letters, x.shape, strict=True) if m == n and c not in other]
+        other += d.r.choice(same) if same and d.r.random() < 0.7 else rest.pop()
+    every = sorted({*letters, *other})
+    return "einsum", [f"{letters},{other}->{''.join(d.r.sample(every, d.r.randint(0, len(every))))}", [v(k), v(j)]], {}
+
+
+def rearranged(d: Draw) -> Any:
+    k = d.value(ranked(1))
+    x, at = d.values[k], d.dim(k)
+    ways: list[Any] = [
+        ("movedim.int", [v(k), at, d.dim(k)]),
+        ("tile", [v(k), [d.r.choice([1, 2]) for _ in range(x.dim())]]),
+        ("narrow", [v(k), at, d.r.choice([0, 1]), 1]),
+        ("flatten.using_ints", [v(k), *sorted([at % x.dim(), d.dim(k) % x.dim()])]),
+        ("diag_embed", [v(k), d.r.choice([0, 1, -1])]),
+        ("tensor_split.sections", [v(k), d.r.choice([2, 3]), at]),
+        ("diff", [v(k), 1, at]),
+    ]
+    if x.shape[at]:
+        ways.append(("unbind.int", [v(k), at]))
+    if x.dim() > 1:
+        ways.append(("rot90", [v(k), d.r.choice([1, 2, -1]), d.r.sample(range(x.dim()), 2)]))
+    return *d.r.choice(ways), {}
+
+
+def put_back(d: Draw) -> Any:
+    """A part of a value is replaced by another value."""
+    k = d.value(ranked(1))
+    x, at = d.values[k], d.dim(k)
+    row = d.value(lambda y: y.dtype is x.dtype and y.shape == x.select(at, 0).shape)
+    return "select_scatter", [v(k), v(row), at, d.r.choice([0, -1])], {}
+
+
+def summarised(d: Draw) -> Any:
+    k = d.value(ranked(1), exact=True)
+    name = d.r.choice("aminmax nansum count_nonzero.dim_IntList std.correction".split())
+    if name == "aminmax":
+        return name, [v(k)], {"dim": d.dim(k), "keepdim": d.r.random() < 0.5}
+    return name, [v(k), [d.dim(k)]], {}
+
+
+def matrices(d: Draw) -> Any:
+    k = d.value(lambda x: x.dim() in (2, 3) and floating(x))
+    x = d.values[k]
+    j = d.value(lambda y: y.dim() == x.dim() and y.dtype is x.dtype and y.shape[-2] == x.shape[-1] and y.shape[:-2] == x.shape[:-2])
+    to = (*x.shape[:-1], d.values[j].shape[-1])
+    c = d.value(
+        lambda y: y.dtype is x.dtype and y.dim() <= x.dim() and all(a in (1, b) for a, b in zip(y.shape[::-1], to[::-1], strict=False))
+    )
+    keywords = {"beta": d.r.choice([1, 0.5, -1]), "alpha": d.r.choice([1, 2])}
+    return "addmm" if x.dim() == 2 else "baddbmm", [v(c), v(k), v(j)], keywords
+
+
 def written(d: Draw) -> Any:
     k = d.value()
-    if d.r.random() < 0.5:
-        return "mul_.Scalar", [v(k), d.r.choice([2, -1])], {}
-    return "add_.Tensor", [v(k), v(d.like(k))], {}
+    ways: list[Callable[[], Any]] = [
+        lambda: ("mul_.Scalar", [v(k), d.r.choice([2, -1])]),
+        lambda: ("add_.Tensor", [v(k), v(d.like(k))]),
+        lambda: ("copy_.default", [v(k), v(d.like(k, True))]),
+        lambda: ("zero_.default", [v(k)]),
+        lambda: ("masked_fill_.Scalar", [v(k), v(d.value(lambda x: x.dtype is torch.bool)), 2]),
+        lambda: ("mul_.Tensor", [v(k), v(d.like(k))]),
+        lambda: ("clamp_.default", [v(d.value(exact=True)), -1, 2]),
+    ]
+    return *d.r.choice(ways)(), {}
 
 
 def copied(d: Draw) -> Any:
@@ -416,7 +512,8 @@ STEPS: list[Callable[[Draw], Any]] = [
     *[unary, binary, binary, scalar, reduction, moved, moved, turned, product],
     *[positive, jumping, binary_jumping, scalar_jumping, division, clamp, bits, where, mixed, whole, along, positions, linear, reshaped],
     *[corners, squeezed, expanded, joined, split, picked, picked, gathered, gathered, limited, filled, converted, made, normed, pooled],
-    *[convolved, written, copied],
+    *[convolved, written, written, copied, gathered_into, added_at, added_at, contracted, rearranged, rearranged, put_back, summarised],
+    *[matrices],
 ]
 
 
