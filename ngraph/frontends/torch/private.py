@@ -166,7 +166,11 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )
-    return made(gm, inputs)
+    found = made(gm, inputs)
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []  # ours writes no saved value, so that a graph may be kept for another backward pass
+    return found
 
 
 def static_inputs() -> list[int]:

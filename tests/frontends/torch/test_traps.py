@@ -307,6 +307,24 @@ def test_overlapping_inputs_are_read_as_in_eager():
     agree(lambda x, y: (x * 2 + y, x.sum(0)), base.as_strided((4, 3), (2, 1)), base[3:6])
 
 
+def test_a_graph_that_is_kept_is_differentiated_again():
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Dropout(0.0), torch.nn.Linear(7, 3))
+    compiled, x = torch.compile(layer, backend="ngraph"), torch.randn(4, 5)
+
+    def slopes(f):
+        f(x).sum().backward()  # the backward graph is compiled for one that is not kept
+        layer.zero_grad()
+        y = f(x)
+        y.sum().backward(retain_graph=True)
+        first = [p.grad.clone() for p in layer.parameters()]
+        (y * y).mean().backward(retain_graph=True)
+        (y**3).sum().backward()
+        return first + [p.grad.clone() for p in layer.parameters()]
+
+    torch.testing.assert_close(slopes(compiled), slopes(layer), rtol=1e-5, atol=1e-5)
+
+
 def test_a_second_derivative_is_refused():
     x = torch.randn(3, requires_grad=True)
     (slope,) = torch.autograd.grad(compiled(lambda x: (x**3).sum())(x), x, create_graph=True)
