@@ -166,12 +166,13 @@ def scan(
         return [*after, *[lifted(g, convert_to_tensor(v)) for v in stacked[0].leaves if v is not None]]
 
     values = slices.values(g) or [lifted(g, numpy.arange(count))]
-    outs: list[int] = []  # an entry for each stacked result, known when the body has been read
-    way = control.Slices([0] * len(values), [reverse] * len(values), outs, [reverse])
+    outs, backs = list[int](), list[bool]()  # an entry for each stacked result, known when the body has been read
+    way = control.Slices([0] * len(values), [reverse] * len(values), outs, backs)
 
     def counted(given: Any) -> list[Any]:
         after = turn(given)
         outs[:] = [0] * (len(after) - len(state.leaves))
+        backs[:] = [reverse] * len(outs)
         return after
 
     def attempt(names: Sequence[str]) -> Any:
@@ -180,7 +181,7 @@ def scan(
 
     made = control.as_op(g, attempt)
     if made is None:
-        made = control.scan_unrolled(g, state.values(g), values, turn, way._replace(out_back=[reverse] * len(outs)))
+        made = control.scan_unrolled(g, state.values(g), values, turn, way)
     carry = state.of(g, made[: len(state.leaves)])
     rest = iter(made[len(state.leaves) :])
     ys = [None if v is None else BackendTensor(t=g.tensor(next(rest)), g=g) for v in stacked[0].leaves]
