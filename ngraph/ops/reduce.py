@@ -5,6 +5,7 @@ Without `reduction_axes` and `out_axes` all but batch and recurrent axes are red
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,19 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, own_axes, show_input
 from ngraph.ops.aligned import wide, without
-from ngraph.ops.elementwise import ALL, absolute, as_op, cast, constant_record, equal, filled, floating, rounding_once, sqrt
+from ngraph.ops.elementwise import (
+    ALL,
+    absolute,
+    as_op,
+    cast,
+    constant_record,
+    equal,
+    filled,
+    floating,
+    maximum,
+    rounding_once,
+    sqrt,
+)
 
 KINDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -225,6 +238,56 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
     x = averaged(x, dtype)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
     return rounding_once(lambda x: sum(x, reduction_axes, out_axes) / count(gone, x.dtype))(x)
+
+
+def _var_lower(op: Op, x: Op) -> Op:
+    axes, correction = op.attrs["axes"], op.attrs["correction"]
+
+    def found(x: Op) -> Op:
+        distance = x - mean(x, reduction_axes=axes)
+        return reduce.build(distance * distance, kind="add", axes=axes) / maximum(count(axes, x.dtype) - correction, 0.0)
+
+    return rounding_once(found)(x)
+
+
+def _var_gradient(op: Op, dy: Op, x: Op) -> Op:
+    axes, correction = op.attrs["axes"], op.attrs["correction"]
+    # the mean has no share in it, as the distances add up to 0; the factor may be infinite, and comes first, as in PyTorch
+    made = rounding_once(lambda dy, x: dy * (2.0 / (count(axes, x.dtype) - correction)) * (x - mean(x, reduction_axes=axes)))
+    return made(dy, x)
+
+
+def _var(call: Call, x: np.ndarray) -> np.ndarray:
+    dims = tuple(call.inputs[0].axes.index(a) for a in call.attrs["axes"])
+    with np.errstate(all="ignore"):
+        x = wide(x)
+        many = math.prod([x.shape[k] for k in dims])
+        distance = x - x.sum(axis=dims, keepdims=True) / np.array(many, x.dtype)
+        found = (distance * distance).sum(axis=dims) / np.maximum(np.array(many - call.attrs["correction"], x.dtype), 0)
+        return np.asarray(found).astype(call.dtype.np)
+
+
+var_record: OpDef = op(
+    "var",
+    "The sum of squared distances from the mean along axes, over the number of elements less `correction`.",
+    form="(x; axes, correction)",
+    type=lambda inputs, axes, correction: TensorType(without(inputs[0].axes, axes), inputs[0].dtype),
+    reference=_var,
+    lower=_var_lower,
+    grad=_var_gradient,
+    samples=lambda s: [
+        var_record.build(x, axes=axes, correction=c)
+        for x, axes, c in (
+            (s.x(s.I, s.J), (s.J,), 0),
+            (s.x(s.J, s.N, s.I), (s.I, s.J), 1),
+            (s.x(s.I, s.J), (s.I,), 0.5),
+            (s.x(s.O, s.J), (s.O,), 0.5),
+            (s.x(s.Z, s.I), (s.I,), 0),
+            (s.x(s.I, s.I - 1), (s.I,), 1),
+        )
+    ],
+    ulp=32,
+)
 
 
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:

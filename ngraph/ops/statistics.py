@@ -9,16 +9,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axes, Axis, as_axis, make_axis
 from ngraph.op_graph.expr import Idx
-from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, show_input
-from ngraph.ops.aligned import wide, without
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.control import scan
 from ngraph.ops.elementwise import (
     absolute,
@@ -47,7 +44,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.functions import isinf, isnan, logaddexp
 from ngraph.ops.indexing import gather, scatter
 from ngraph.ops.rearrange import broadcast, flatten, iota, map_roles, reindex
-from ngraph.ops.reduce import averaged, count, in_order, mean, reduce, reduced_axes, reduction
+from ngraph.ops.reduce import averaged, count, in_order, reduce, reduced_axes, reduction, var_record
 from ngraph.ops.sorting import compact, cumsum, sort, sort_record
 from ngraph.ops.state import parts
 
@@ -58,56 +55,6 @@ def root(x: Op) -> Op:
     """Returns the square root, whose derivative at 0 is 0."""
     none = equal(x, 0.0)
     return where(none, 0.0, sqrt(where(none, 1.0, x)))
-
-
-def _var_lower(op: Op, x: Op) -> Op:
-    axes, correction = op.attrs["axes"], op.attrs["correction"]
-
-    def found(x: Op) -> Op:
-        distance = x - mean(x, reduction_axes=axes)
-        return reduce.build(distance * distance, kind="add", axes=axes) / maximum(count(axes, x.dtype) - correction, 0.0)
-
-    return rounding_once(found)(x)
-
-
-def _var_gradient(op: Op, dy: Op, x: Op) -> Op:
-    axes, correction = op.attrs["axes"], op.attrs["correction"]
-    # the mean has no share in it, as the distances add up to 0; the factor may be infinite, and comes first, as in PyTorch
-    made = rounding_once(lambda dy, x: dy * (2.0 / (count(axes, x.dtype) - correction)) * (x - mean(x, reduction_axes=axes)))
-    return made(dy, x)
-
-
-def _var(call: Call, x: np.ndarray) -> np.ndarray:
-    dims = tuple(call.inputs[0].axes.index(a) for a in call.attrs["axes"])
-    with np.errstate(all="ignore"):
-        x = wide(x)
-        many = math.prod([x.shape[k] for k in dims])
-        distance = x - x.sum(axis=dims, keepdims=True) / np.array(many, x.dtype)
-        found = (distance * distance).sum(axis=dims) / np.array(max(many - call.attrs["correction"], 0), x.dtype)
-        return np.asarray(found).astype(call.dtype.np)
-
-
-var_record: OpDef = op(
-    "var",
-    "The sum of squared distances from the mean along axes, over the number of elements less `correction`.",
-    form="(x; axes, correction)",
-    type=lambda inputs, axes, correction: TensorType(without(inputs[0].axes, axes), inputs[0].dtype),
-    reference=_var,
-    lower=_var_lower,
-    grad=_var_gradient,
-    samples=lambda s: [
-        var_record.build(x, axes=axes, correction=c)
-        for x, axes, c in (
-            (s.x(s.I, s.J), (s.J,), 0),
-            (s.x(s.J, s.N, s.I), (s.I, s.J), 1),
-            (s.x(s.I, s.J), (s.I,), 0.5),
-            (s.x(s.O, s.J), (s.O,), 0.5),
-            (s.x(s.Z, s.I), (s.I,), 0),
-            (s.x(s.I, s.I - 1), (s.I,), 1),
-        )
-    ],
-    ulp=32,
-)
 
 
 def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: float = 0) -> Op:
