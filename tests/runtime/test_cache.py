@@ -467,7 +467,7 @@ def test_llvm_that_dies_is_an_error_of_ours():
 def test_more_than_a_pipe_holds_is_compiled_while_nobody_listens():
     """Texts and objects of some megabytes: neither side waits for the other for ever."""
     w = Workers()
-    big = "".join(f"define i64 @f{k}(i64 %x) {{ %y = mul i64 %x, {k} ret i64 %y }}\n" for k in range(3000))
+    big = f'@big = constant [300000 x i8] c"{"x" * 300000}"\n'
 
     def texts():
         for k in range(40):
