@@ -10,6 +10,7 @@ import ast
 import os
 import tokenize
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ngraph.tools.files import check_output, write
@@ -69,9 +70,10 @@ def files(home: str = HOME) -> Iterator[tuple[str, str]]:
                 yield os.path.join(folder, name), "" if parts in (["__init__"], ["__main__"]) else room_of(parts)
 
 
-def imports(home: str = HOME) -> Iterator[Import]:
-    """Yields every import of the package."""
-    package = os.path.basename(home)
+@cache
+def imports(home: str = HOME) -> list[Import]:
+    """Returns every import of the package."""
+    package, found = os.path.basename(home), list[Import]()
     for path, room in files(home):
         inside = [package, *os.path.relpath(path, home).split(os.sep)[:-1]]
         with open(path, encoding="utf-8") as source:
@@ -81,10 +83,10 @@ def imports(home: str = HOME) -> Iterator[Import]:
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 todo += [(child, late) for child in node.orelse]
                 continue
-            for name in _names(node, inside):
-                yield Import(path, getattr(node, "lineno", 0), room, name, late)
+            found += [Import(path, getattr(node, "lineno", 0), room, name, late) for name in _names(node, inside)]
             late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             todo += [(child, late) for child in ast.iter_child_nodes(node)]
+    return found
 
 
 def _names(node: ast.AST, inside: list[str]) -> list[str]:
@@ -130,6 +132,7 @@ def sizes(home: str = HOME) -> dict[str, int]:
     return found
 
 
+@cache
 def _lines(path: str) -> int:
     lines: set[int] = set()
     fresh = True  # at the start of a statement, where a string is a docstring
