@@ -60,7 +60,7 @@ class DType:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        if self is other or type(other) is DType or other is None:
+        if type(other) is DType:
             return self is other
         try:
             return as_dtype(other) is self

@@ -489,7 +489,7 @@ def pool(d):
         forward = {"MaxPoolGrad": tf.raw_ops.MaxPool, "MaxPool3DGrad": tf.raw_ops.MaxPool3D}[d.op]
         try:
             y = forward(input=tf.constant(x), **attrs).numpy()
-        except (tf.errors.OpError, NotImplementedError, TypeError) as error:
+        except (tf.errors.OpError, NotImplementedError, TypeError) as error:  # it has no kernel of this dtype and layout
             raise Skip(str(error)) from error
         return [x, y, dy], attrs
     return [x], attrs
@@ -1176,7 +1176,7 @@ def answers(made):
                 if homes:
                     session.run(v1.global_variables_initializer())
                 wanted = session.run(results, feeds)
-        except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+        except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:  # the test counts what runs, of each op
             raise Skip(str(error).splitlines()[0][:300]) from error
         meta = v1.train.export_meta_graph().SerializeToString() if homes else graph.as_graph_def().SerializeToString()
         starts = {home.op.name: a for home, a in zip(homes, made.inputs[0], strict=True)} if homes else {}

@@ -1072,7 +1072,7 @@ def compare(ours, theirs):
 
 def run(backend, out, names):
     if backend == "ngraph":
-        import ngraph.keras  # noqa: F401
+        import ngraph.keras  # noqa: F401  # it makes the backend, which Keras looks up when it is imported
     else:
         os.environ["KERAS_BACKEND"] = backend
     import keras

@@ -7,7 +7,7 @@ import runpy
 import numpy as np
 import pytest
 
-import ngraph.keras  # noqa: F401
+import ngraph.keras  # noqa: F401  # it makes the backend, which Keras looks up when it is imported
 
 import keras  # isort: skip  # behind ngraph.keras
 

@@ -231,8 +231,9 @@ class Trainer(Checked):
             made = dict(data.make_placeholders())
         else:
             shared = {n: ng.make_axis(name=n) for n in ("N", *data.open_axes)}
-            made, named, target = {}, data.axis_names(), _target(data.batch(0), data) if self.target is None else self.target
-            for key, array in data.batch(0).items():
+            made, named, first = {}, data.axis_names(), data.batch(0)
+            target = _target(first, data) if self.target is None else self.target
+            for key, array in first.items():
                 if key != "mask":
                     own = input_axes(self.model, np.asarray(array)) if named.get(key) is None and key != target else None
                     sizes = zip(own, np.shape(array), strict=True) if own else data.named_axes(key, array)
@@ -619,7 +620,8 @@ class Trainer(Checked):
                 data = dict(data.arrays)
         if isinstance(data, Batches):
             size, once, keys = data.batch_size if self._fixed() else 0, data.once(), self._prediction()[1]
-            own = [n for n in data.batch(0) if n not in BESIDE and n != _target(data.batch(0), data)]
+            first = data.batch(0)
+            own = [n for n in first if n not in BESIDE and n != _target(first, data)]
             alone = {keys[0]: own[0]} if len(keys) == len(own) == 1 else {}  # the only input, of whatever name
             found = [self.predict(padded({**b, **{k: b[n] for k, n in alone.items()}}, size))[: rows(b)] for b in self._from_start(once)]
             return self._apart(found, once) if isinstance(once, BucketIterator) else np.concatenate(found)
