@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras.src.backend.common.dtypes import result_type
 
-from ngraph.frontends.positional.elementwise import alone, each, remainder, truncated
+from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional.elementwise import alone, each, remainder, sign_bit
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply
@@ -53,17 +54,10 @@ def two(g: KerasTrace, a: Tensor, b: Tensor, name: str) -> Tensor:
     return each(g, TWO[name], a, b)
 
 
-def _sign_bit(x: Op) -> Op:
-    if not x.dtype.is_float:
-        return e.less(x, 0)
-    bits = {64: dtypes.uint64, 32: dtypes.uint32, 16: dtypes.uint16}[x.dtype.bits]
-    return e.not_equal(e.bitwise(e.bitcast(x, dtype=bits), x.dtype.bits - 1, kind="shr"), 0)
-
-
 # of one tensor, as a function of an op
 ONE: dict[str, Callable[[Op], Op]] = {
     "absolute": lambda x: x if x.dtype.kind in ("uint", "bool") else e.absolute(x),
-    "negative": lambda x: e.negative(x) if x.dtype.kind in ("int", "float") else x * -1,
+    "negative": by_element.FUNCTIONS["negative"],
     "square": lambda x: e.cast(x, "int32") if x.dtype.kind == "bool" else x * x,
     "sign": lambda x: e.cast(e.less(0, x), x.dtype) if x.dtype.kind in ("uint", "bool") else e.sign(x),
     "floor": lambda x: e.floor(x),
@@ -99,7 +93,7 @@ ONE: dict[str, Callable[[Op], Op]] = {
     "isposinf": lambda x: e.equal(x, math.inf) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_),
     "logical_not": lambda x: e.logical_not(e.cast(x, dtypes.bool_)),
     "bitwise_not": lambda x: e.inverted(x),
-    "signbit": _sign_bit,
+    "signbit": sign_bit,
     **{name: (lambda record: lambda x: record(x))(getattr(e, name)) for name in "exp expm1 log log1p sin cos tanh sigmoid relu".split()},
 }
 
@@ -163,7 +157,7 @@ TWO: dict[str, Callable[[Op, Op], Op]] = {
     "divide": lambda x, y: e.divide(x, y),
     "floor_divide": _floor_divide,
     "mod": _mod,
-    "fmod": lambda x, y: remainder(x, y, True) if x.dtype.is_float else x - truncated(x, y) * y,
+    "fmod": lambda x, y: remainder(x, y, True),
     "power": lambda x, y: e.power(x, y),
     "maximum": lambda x, y: e.maximum(x, y) if x.dtype.kind != "bool" else e.logical_or(x, y),
     "minimum": lambda x, y: e.minimum(x, y) if x.dtype.kind != "bool" else e.logical_and(x, y),

@@ -180,6 +180,13 @@ def test_what_was_computed_before_is_constant_to_a_derivative(compiled):
     np.testing.assert_allclose(w, 2 * m, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "int8", "float32"])
+def test_negative_and_sign_bit_are_numpys(dtype):
+    x = np.array([1, 0, 3]).astype(dtype) if dtype != "float32" else np.array([1, -0.0, -3], dtype)
+    for name in ("negative", "signbit"):
+        np.testing.assert_array_equal(np.asarray(getattr(keras.ops, name)(x)), getattr(np, name)(x), strict=True)
+
+
 def test_derivatives_of_derivatives():
     inner = ngraph.keras.value_and_grad(lambda x: ops.sum(x**3))
     outer = ngraph.keras.jit(ngraph.keras.value_and_grad(lambda x: ops.sum(inner(x)[1])))

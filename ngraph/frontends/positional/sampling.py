@@ -125,7 +125,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     return y
 
 
-def _lanczos(radius: float) -> Callable[[Any], Any]:
+def _lanczos(radius: int) -> Callable[[Any], Any]:
     return lambda x: np.where(abs(x) < radius, np.sinc(x) * np.sinc(x / radius), 0.0)
 
 
@@ -135,26 +135,23 @@ def _mitchell(x: Any) -> Any:
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))
 
 
-# The kernels that TensorFlow names, each a function of the distance, with the distance from which it is 0.
-KERNELS: dict[str, tuple[Callable[[Any], Any], float]] = {
-    **{f"lanczos{radius}": (_lanczos(radius), radius) for radius in (1, 3, 5)},
-    "gaussian": (lambda x: np.where(abs(x) < 1.5, np.exp(-2.0 * x * x), 0.0), 1.5),
-    "box": (lambda x: np.where(abs(x) < 0.5, 1.0, np.where(abs(x) == 0.5, 0.5, 0.0)), 1.0),
-    "triangle": (hat, 1.0),
-    "keyscubic": (cubic(-0.5), 2.0),
-    "mitchellcubic": (_mitchell, 2.0),
+# The kernels that TensorFlow names, each a function of the distance, with a whole distance from which it is 0.
+KERNELS: dict[str, tuple[Callable[[Any], Any], int]] = {
+    **{f"lanczos{reach}": (_lanczos(reach), reach) for reach in (1, 3, 5)},
+    "gaussian": (lambda x: np.where(abs(x) < 1.5, np.exp(-2.0 * x * x), 0.0), 2),
+    "box": (lambda x: np.where(abs(x) < 0.5, 1.0, np.where(abs(x) == 0.5, 0.5, 0.0)), 1),
+    "triangle": (hat, 1),
+    "keyscubic": (cubic(-0.5), 2),
+    "mitchellcubic": (_mitchell, 2),
 }
 
 
 def moved(g: Any, t: Tensor, k: int, count: int, scale: float, shift: float, kernel: str, antialias: bool) -> Tensor:
     """Dim k scaled by a factor and shifted, `count` elements of it; 0 where an element's place is outside of the old dim."""
     size = g.number(t.shape[k])
-    function, radius = KERNELS[kernel]
-    wide = max(1.0 / scale, 1.0) if antialias else 1.0
     at = (np.arange(count) + 0.5) / scale - shift / scale
-    near = np.ceil(at - radius * wide - 0.5).astype(int)[:, None] + np.arange(int(2 * math.ceil(radius * wide)) + 2)
-    check_room(count, near.shape[1])
-    w = np.where((near >= 0) & (near < size), function((near + 0.5 - at[:, None]) / wide), 0.0)
+    near, w = weighted(at - 0.5, *KERNELS[kernel], scale if antialias else 1.0)
+    w = np.where((near >= 0) & (near < size), w, 0.0)
     whole = w.sum(1, keepdims=True)
     w = np.where(((at < 0) | (at > size))[:, None], 0.0, w / np.where(abs(whole) > 1e-35, whole, 1.0))
     if not w.any():  # nothing of the old dim is seen
@@ -163,7 +160,8 @@ def moved(g: Any, t: Tensor, k: int, count: int, scale: float, shift: float, ker
 
 
 def averaged(g: Any, t: Tensor, k: int, count: int, step: float) -> Tensor:
-    """Dim k of another length: each element the mean of the old ones over `step`, with their shares at both ends."""
+    """Dim k of another length: each element the mean of the old ones over `step`, with their shares at both ends; 0: of the only one."""
+    step = step or 1.0
     size, first = g.number(t.shape[k]), np.arange(count) * step
     near = np.floor(first).astype(int)[:, None] + np.arange(math.ceil(step) + 1)
     check_room(count, near.shape[1])

@@ -251,12 +251,16 @@ def _limits(
         then = bound.lengths if took is not None else {a: plan.guess(a) for a in brought}
         seconds = took if took is not None else sum(s.seconds for s in bound.code.steps if type(s) is KernelStep)
         ratio = ALONE / max(seconds, 1e-7)
-        found.append((_squared([layout.over(Len(a)) for a in brought]), int(_squared([then[a] for a in brought]) * ratio)))
+        most = min(int(_squared([then[a] for a in brought]) * ratio), MAX_SQUARED)
+        found.append((_squared([layout.over(Len(a)) for a in brought]), most))
     return [pair for pair in found if not all(isinstance(n, int) for n in pair)]
 
 
+MAX_SQUARED = 1 << 60  # of what `_squared` gives
+
+
 def _squared(lengths: Sequence[ExprLike]) -> Any:
-    """The square of the product of lengths, as far as 64 bits hold it."""
+    """The square of the product of lengths, as far as 64 bits hold it: at most MAX_SQUARED."""
     product: ExprLike = 1
     for n in lengths:
         product = minimum(product * maximum(minimum(n, 1 << 20), 1), 1 << 30)
