@@ -419,17 +419,19 @@ class Computation(Alone, partial[Any]):
             arguments = tuple(from_feeds(feed_dict, self.parameters, self.name))
         elif len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
-        if self._fast is not None and self._fast.short and not self._checks and self._fast.grow():
-            return self._fast.function(*arguments) if out is None else self._fast.function(*arguments, out=out)
+        fast = self._fast
+        if fast is not None and fast.short and not self._checks and fast.grow():
+            return fast.function(*arguments) if out is None else fast.function(*arguments, out=out)
         if self._checks and config.nans == "raise":
             return nans.checked(self, arguments, self._entry if out is None else partial(self._into, out))
         if out is not None:
             return self._into(out, *arguments)
         results = self._entry(*arguments)
-        if self._fast is not None:
-            self._fast.call.learn(map(type, arguments))
-            if self._fast.stale(self.state):
-                self._watch()
+        fast = self._fast  # the first call has made it
+        if fast is not None:
+            fast.call.learn(map(type, arguments))
+            if self.variables and fast.stale(self.state):
+                self._watch(fast)
         return results
 
     def _targets(self, out: Any) -> list[Any]:
@@ -468,8 +470,9 @@ class Computation(Alone, partial[Any]):
         for target, array in pairs:
             if array is not None and array is not target:
                 np.copyto(target, array)
-        if self._fast is not None:
-            self._fast.call.learn(map(type, (*arguments, *self._targets(out))))
+        fast = self._fast
+        if fast is not None:
+            fast.call.learn(map(type, (*arguments, *self._targets(out))))
         return out
 
     def _first(self, *arguments: Any, **more: Any) -> Any:
@@ -525,7 +528,7 @@ class Computation(Alone, partial[Any]):
             made.counts(self.state.counter(self.written))
         if made is not None and (not self.variables or self._watch(made)):
             with self.state.compiling:
-                if not self.state.closed:
+                if not self.state.closed and self._fast is None:  # another thread may have been earlier
                     self._fast = made
                     self._shorten()
 
@@ -547,9 +550,9 @@ class Computation(Alone, partial[Any]):
         """Makes calls go the fast path, if there is one and results are not checked."""
         self._through(self.call if self._fast is None or self._checks else self._fast.function)
 
-    def _watch(self, made: Any = None) -> bool:
-        """Passes the fast path the addresses of state, and the words that show changes of these and writes by others."""
-        fast, state = made or self._fast, self.state
+    def _watch(self, fast: Any) -> bool:
+        """Passes a fast path the addresses of state, and the words that show changes of these and writes by others."""
+        state = self.state
         word = held()
         if word is None:
             return False

@@ -1,7 +1,10 @@
 """Calls of one model with lengths that change: the bits of a call, what it compiles, what it runs in Python, memory, threads."""
 
+import gc
 import sys
 import threading
+import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from onnx import TensorProto, helper
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.runtime.computation import Computation
 from ngraph.transformers.executable import table
 from ngraph.transformers.executable.versions import VersionedExecutable
 
@@ -177,25 +181,101 @@ def test_ten_thousand_calls_of_random_lengths_keep_no_memory():
     assert growth < 1 << 20 and codes == 1 and bound <= 16
 
 
+def together(*work):
+    """Runs functions on threads of their own, started at the same time; returns what they raised."""
+    start, raised = threading.Barrier(len(work)), []
+
+    def run(function):
+        start.wait()
+        try:
+            function()
+        except Exception as e:
+            raised.append(e)
+
+    workers = [threading.Thread(target=run, args=(function,)) for function in work]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    return raised
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_eight_threads_of_unlike_lengths_share_a_model(name):
+    """Also at the start, where each call may be the one that makes the way past Python."""
     results, x, shape = MODELS[name]()
     given, wrong = inputs(shape, 32, seed=5), []
     with ngt.allocate_transformer("cpu") as t:
         f = t.computation(results, x)
         wanted = [bits(f(a)) for a in given]
+    for turn in range(4):
+        with ngt.allocate_transformer("cpu") as t:
+            f = t.computation(results, x)
+
+            def calls(seed, f=f):
+                for k in np.random.default_rng(seed).permutation(32):
+                    if bits(f(given[k])) != wanted[k]:
+                        wrong.append((seed, k, given[k].shape))
+
+            assert together(*[partial(calls, 8 * turn + k) for k in range(8)]) == []
+            assert not wrong and len(f.native.codes) == 1
+
+
+def deep():
+    """A computation of many rows that takes a while, and two inputs."""
+    n, m = ng.make_axis(name="N"), ng.make_axis(512, name="M")
+    x, w = ng.placeholder([n, m]), ng.constant(np.eye(512, dtype="f")[::-1], [m, ng.make_axis(512, name="K")])
+    y = x
+    for _ in range(8):
+        y = ng.tanh(ng.contract(ng.cast_axes(y, [n, m]), w, over=[m])) + 1
+    return y, x, *(np.random.default_rng(0).standard_normal((rows, 512)).astype("f") for rows in (4000, 30))
+
+
+@pytest.mark.parametrize("change", ["calls", "close", "compile"])
+def test_what_others_do_leaves_a_call_alone(change):
+    """A call is under way, outside Python, while another thread makes slow and fast calls, closes the computation or replaces its code."""
+    y, x, large, small = deep()
     with ngt.allocate_transformer("cpu") as t:
-        f, start = t.computation(results, x), threading.Barrier(8)
+        for _ in range(3):
+            f = t.computation(y, x)
+            want = [bits([f(a)]) for a in (large, small) * 4][-2:]
+            got, under_way = {}, threading.Event()
 
-        def calls(seed):
-            start.wait()
-            for k in np.random.default_rng(seed).permutation(np.tile(np.arange(32), 3)):
-                if bits(f(given[k])) != wanted[k]:
-                    wrong.append((seed, k, given[k].shape))
+            def call(f=f, got=got, under_way=under_way):
+                under_way.set()
+                got["large"] = bits([f(large)])
 
-        workers = [threading.Thread(target=calls, args=(seed,)) for seed in range(8)]
-        for w in workers:
-            w.start()
-        for w in workers:
-            w.join()
-        assert not wrong and len(f.native.codes) == 1
+            def other(f=f, got=got, under_way=under_way):
+                under_way.wait()
+                time.sleep(0.01)
+                if change == "calls":
+                    got["small"] = [bits([f(a)]) for a in (small.tolist(), small, small)]
+                else:
+                    f.close() if change == "close" else f.compile(N=30)
+                    gc.collect()
+
+            assert together(call, other) == [] and got.pop("large") == want[0]
+            assert not got or got == {"small": [want[1]] * 3}
+
+
+def test_the_first_call_leaves_alone_those_that_come_before_it_ends(monkeypatch):
+    """The way past Python is there before the call that made it has ended; another thread takes it, and is not disturbed."""
+    y, x, large, small = deep()
+    with ngt.allocate_transformer("cpu") as t:
+        f = t.computation(y, x)
+        want = [bits([f(a)]) for a in (large, small)]
+    hasten, got = Computation._hasten, []
+    other = threading.Thread(target=lambda: got.append(bits([f(large)])))
+
+    def hastened(self, took=None):
+        hasten(self, took)
+        if self._fast is not None and other.ident is None:
+            other.start()
+            time.sleep(0.02)
+
+    monkeypatch.setattr(Computation, "_hasten", hastened)
+    with ngt.allocate_transformer("cpu") as t:
+        f = t.computation(y, x)
+        own = [bits([f(small)]) for _ in range(8)]
+        other.join()
+    assert own == want[1:] * 8 and got == want[:1]

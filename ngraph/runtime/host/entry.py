@@ -155,8 +155,7 @@ bring:
   switch i64 %settled, label %refuse [ i64 DONE, label %given
     i64 INTERRUPTED, label %stop ]
 stop:
-  put i64 0, %call.busy
-  ret ptr null
+  br label %end
 given:
   %pgiven = get ptr %call.given
   %pmade = get ptr %call.made
@@ -315,11 +314,10 @@ raise:
   store i64 %raised, ptr %version
   br label %give
 give:
-  put i64 0, %call.busy
   br i1 %hasout, label %giveout, label %giveform
 giveout:
   call void %retain(ptr %outgiven)
-  ret ptr %outgiven
+  br label %end
 giveform:
   %form = get i64 %call.form
   switch i64 %form, label %nothing [ i64 1, label %single
@@ -327,11 +325,11 @@ giveform:
 single:
   %value4 = getelementptr i8, ptr %pmade, i64 0
   %o = get ptr %value4.object
-  ret ptr %o
+  br label %end
 nothing:
   %nil = get ptr %call.none
   call void %retain(ptr %nil)
-  ret ptr %nil
+  br label %end
 tuple:                                            ; results in order; -1 stands for a result without a value
   %newtuple = get ptr %call.tuple
   %size = get i64 %call.size
@@ -367,11 +365,10 @@ item2:
   %i1 = add i64 %i, 1
   br label %item
 leave:
-  ret ptr %t
+  br label %end
 undo:                                             ; releases the results made so far
   %n = phi i64 [ %r, %ours ], [ %r, %theirs ], [ %r, %export ], [ %results, %run ], [ %results, %tuple ]
   %why = phi i64 [ INTERRUPTED, %ours ], [ HOST_STEP, %theirs ], [ INTERRUPTED, %export ], [ %status, %run ], [ INTERRUPTED, %tuple ]
-  put i64 0, %call.busy
   %n1 = select i1 %hasout, i64 0, i64 %n
   br label %drop
 drop:
@@ -387,9 +384,11 @@ drop1:
   br label %drop
 fail:                                             ; a check failed: Python repeats the call and raises the error
   %found = icmp eq i64 %why, HOST_STEP
-  br i1 %found, label %slow, label %nothing.more
-nothing.more:
-  ret ptr null
+  br i1 %found, label %refuse, label %end
+end:                                              ; others may call only now: making a tuple may run their Python code
+  %given.back = phi ptr [ null, %stop ], [ %outgiven, %giveout ], [ %o, %single ], [ %nil, %nothing ], [ %t, %leave ], [ null, %fail ]
+  put i64 0, %call.busy
+  ret ptr %given.back
 refuse:
   put i64 0, %call.busy
   br label %slow

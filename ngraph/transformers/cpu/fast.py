@@ -163,11 +163,12 @@ class Fast:
         return self.moved != state.moved or (self.packed is not None and (seen is None or any(word.value != n for word, n in seen)))
 
     def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, seen: Any, kept: Any) -> None:
-        """Sets the arrays of state, valid while the watched words are constant; `kept` owns those words.
+        """Sets the arrays of state, valid while the watched words are constant; `kept` owns those words. Nothing during another call.
 
         seen    the words on which packed copies depend, with their values; None where the copies are not those of the state
         """
-        self.call.set(busy=1)
+        if not self.call.begin():
+            return
         for before, array in zip(self.bound.befores, self.bound.near(states), strict=True):
             self.frame.walk.point(before, array)
         self.moved, self.kept, self.seen = moved, kept, seen

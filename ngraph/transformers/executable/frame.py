@@ -9,7 +9,6 @@ meet. One that was made for other lengths is given those of the call: the table 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import threading
 import weakref
@@ -188,7 +187,7 @@ class InstantiatedPlan:
         self.outer = outer
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
-        self._numbers: dict[Leaf, int] | None = None
+        self._numbers: dict[Leaf, int] = {}
         self._sizes: dict[Buffer, int | None] | None = None
         self._inner: dict[OpaqueOp, Inner] | None = None
         if outer is None and self.shared.kept is None:
@@ -210,10 +209,10 @@ class InstantiatedPlan:
         """The numbers that the layout has named."""
         if self.outer is not None:
             return self.outer.computed
-        if self._numbers is None:
-            self._numbers = {}
-        for name in itertools.islice(self.layout.names.values(), len(self._numbers), None):  # in order: each is over those before it
-            self._numbers[name] = self.value(name.value)
+        names = self.layout.names
+        if len(self._numbers) < len(names):  # a copy, in one step: another thread may name more
+            for name in list(names.values())[len(self._numbers) :]:  # in order: each is over those before it
+                self._numbers[name] = self.value(name.value)
         return self._numbers
 
     @property
@@ -234,7 +233,7 @@ class InstantiatedPlan:
         """A number of the layout for these lengths; `run` reads what steps have counted. Raises LookupError where it is missing."""
         if isinstance(e, int):
             return e
-        numbers = self._numbers if self.outer is None and self._numbers is not None else None
+        numbers = self._numbers if self.outer is None else None
 
         def leaf(x: Leaf) -> int:
             if type(x) is Load:

@@ -111,9 +111,7 @@ class Layout:
         """A number, or the name of an expression."""
         if not isinstance(e, Bin):
             return e
-        if e not in self.names:
-            self.names[e] = Computed(e)
-        return self.names[e]
+        return self.names[e] if e in self.names else self.names.setdefault(e, Computed(e))
 
     # ---- lengths
 
