@@ -749,6 +749,17 @@ def concat_offset(d):
     return [known(k, "int32"), parts], {}
 
 
+@case("DynamicStitch", "ParallelDynamicStitch")
+def stitch(d):
+    dtype, rest, many = d.one(TYPES), d.shape(most=2), int(d.r.integers(1, 9))
+    numbers = d.r.permutation(many)
+    if d.op == "DynamicStitch":  # a number that stands twice has the last row
+        numbers = np.concatenate([numbers, d.r.integers(0, many, int(d.r.integers(0, 4)))])
+    parts = np.split(numbers, np.sort(d.r.integers(0, len(numbers) + 1, int(d.r.integers(0, 3)))))
+    parts = [i.reshape(1, -1) if d.maybe(0.3) else i for i in parts]
+    return [[known(i, "int32") for i in parts], [d.array(dtype, [*i.shape, *rest]) for i in parts]], {}
+
+
 @case("Pad", "PadV2", "MirrorPad")
 def pad(d):
     shape = d.shape(low=2)

@@ -204,6 +204,36 @@ def test_loops_and_branches_in_clusters_and_around_them(bridge, every_cluster):
     assert any("while_body" in f["name"] and f["clusters"] for f in bridge.report().json()["functions"]), str(bridge.report())
 
 
+@pytest.mark.parametrize("turns", [5, 13])
+@pytest.mark.parametrize("order", ["forward", "backward", "twice", "first", "skipping"])
+def test_derivatives_of_loops_that_read_and_fill_lists(bridge, every_cluster, order, turns):
+    """Lists are read and set at the turn's number, from the end, twice by one turn, always at one place, and at every second place."""
+    w = tf.Variable(normal(4, 4) * 0.3)
+    place = {"backward": lambda k: turns - 1 - k, "first": lambda k: 0, "skipping": lambda k: k // 2 * 2}.get(order, lambda k: k)
+
+    @tf.function
+    def f(x, scale):
+        with tf.GradientTape() as tape:
+            tape.watch((x, scale))
+            given = tf.TensorArray(tf.float32, turns, clear_after_read=False).unstack(x)
+            made = tf.TensorArray(tf.float32, turns, clear_after_read=False, element_shape=[3, 4])
+
+            def turn(k, made, state):
+                item = given.read(place(k))
+                if order == "twice":
+                    item += given.read(turns - 1 - k) * item
+                state = tf.tanh(item + state @ w) * scale
+                made = made.write(turns - 1 - k if order == "backward" else k, state * item)
+                return k + 1, made, state
+
+            _, made, state = tf.while_loop(lambda k, *_: k < turns, turn, (0, made, x[0] * 0.5))
+            loss = tf.reduce_sum(made.stack() * tf.range(1.0, turns + 1.0)[:, None, None]) + tf.reduce_sum(state**2)
+        return loss, tape.gradient(loss, (x, w, scale))
+
+    same(f, normal(turns, 3, 4), tf.constant(0.9), bridge=bridge, rtol=1e-4)
+    assert not bridge.report().fallbacks or order not in ("forward", "backward"), str(bridge.report())
+
+
 def test_control_flow_of_tensorflow_1(bridge, every_cluster):
     def build(x):
         with tf.compat.v1.Session().graph.as_default():

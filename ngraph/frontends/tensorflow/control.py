@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import control
-from ngraph.frontends.positional.elementwise import casted
+from ngraph.frontends.positional.elementwise import casted, folded
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
 from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem
@@ -19,6 +19,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 from ngraph.ops.distributions import truncated_normal
 from ngraph.ops.random import normal, uniform
+from ngraph.ops.rearrange import flip
 
 Values = Sequence[Value]
 
@@ -80,7 +81,8 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     Handles of variables, and values that no turn changes, stay outside of the loop.
     """
     g, cond, body = n.g, n.attr("cond"), n.attr("body")
-    start, trips, counters, stacks, pops = list(inputs), None, list[int](), list[int](), list[int]()
+    start, trips, counters, pops = list(inputs), None, list[int](), list[int]()
+    stacks: dict[int, Items] = {}
     kept = _kept(n)
     counted = _counted(n, inputs, kept)
     if counted is not None:
@@ -112,6 +114,8 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
 
         return tuple(whole(control.loop(g, None, first, flat(start), turn)))
 
+    pushed: dict[int, list[Value]] = {k: [] for k in stacks}  # what each turn gives, where it is known before the loop runs
+
     def counted_turn(values: Values) -> list[Value]:
         found = whole(values[2:])
         for k in counters:
@@ -122,6 +126,10 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
             found[k] = TurnItem(start[k])
             found[k].item = start[k].from_end(n, values[0])
         given = n.call(body, found)
+        for k, items in pushed.items():
+            v = given[k].item
+            number = any(v is found[c] for c in counters)
+            items.append(TURN if number else v if isinstance(v, (ConstantArray, Sizes)) or any(v is start[j] for j in kept) else None)
         return [ConstantArray(np.array(True)), *flat(given), *(given[k].item for k in stacks)]
 
     none = [lambda: ConstantArray(np.zeros(0)) for _ in stacks]  # never called: there is a turn
@@ -129,11 +137,32 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     results = whole(made[: len(carried)])
     for k in counters:
         results[k] = settled(np.array(trips, object), start[k].np)
-    for k, v in zip(stacks, made[len(carried) :], strict=True):
-        results[k] = start[k].of(g.full(g.tensor(v), [0]), trips)
+    for (k, how), v in zip(stacks.items(), made[len(carried) :], strict=True):
+        t, old = g.full(g.tensor(v), [0]), start[k].tensor
+        t = t if how.order > 0 else Tensor(flip(t.op, t.dims[0]), t.dims)
+        results[k] = start[k].of(folded(g, e.add, [old, t]) if how.added and old is not None else t, trips)
+        first, *others = pushed[k]
+        results[k].turns = all(i is TURN for i in (first, *others))
+        if first is not TURN and all(_equal(first, i) for i in others):
+            results[k].each = first
     for k in pops:
         results[k] = start[k].without(n, trips)
     return tuple(results)
+
+
+class Items(NamedTuple):
+    """The way turns fill a list. order: 1 where the first one sets the first place, -1 the last one; added: to what is there."""
+
+    order: int
+    added: bool
+
+
+TURN = object()  # the number of the turn, as what it pushes
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Returns whether two values are one, or equal constants."""
+    return a is b or (isinstance(a, (ConstantArray, Sizes)) and type(a) is type(b) and np.array_equal(a.array, b.array))
 
 
 def _argument(of: GraphBody, value: str) -> int | None:
@@ -148,12 +177,12 @@ def _kept(n: Any) -> set[int]:
     return {k for k, given in enumerate(body.gives) if _argument(body, given) == k}
 
 
-def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int], list[int], list[int]] | None:
+def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int], dict[int, Items], list[int]] | None:
     """Returns the number of turns of a loop that counts, its counters, the lists that get an item in each turn, and those that lose one.
 
-    None for other loops. An item is set at the turn's number, or pushed; the last one is popped. The condition has to be `counter < limit`,
-    or several of these, for numbers that the turns add 1 to and limits that no turn changes; counters start at 0, and lists that are set
-    have as many places as there are turns.
+    None for other loops. An item is set at the turn's number, or pushed; the last one is popped. Derivatives set or add it at numbers of
+    turns that they pop. The condition has to be `counter < limit`, or several of these, for numbers that the turns add 1 to and limits that
+    no turn changes; counters start at 0, and lists that are set have as many places as there are turns.
     """
     g = n.g
     cond, body = (n.library.function(n.attr(name)) for name in ("cond", "body"))
@@ -180,17 +209,37 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
     zero = [k for k in counters if isinstance(inputs[k], ConstantArray) and inputs[k].array.size == 1 and not inputs[k].array.any()]
     if trips is None or not g.truth("lt", 0, trips) or zero != counters:
         return None
-    lists, pops = list[int](), list[int]()
+    lists, pops = dict[int, Items](), list[int]()
+
+    def order(value: str) -> int:
+        """Returns 1 for the turn's number, -1 for one that counts from the last place, 0 for other values."""
+        if _argument(body, value) in counters:
+            return 1
+        node = body.maker(value)
+        popped = _argument(body, node.takes[0]) if node is not None and node.op == "TensorListPopBack" else None
+        numbers = None if popped is None else inputs[popped]
+        return -1 if isinstance(numbers, TensorList) and numbers.turns and g.same(numbers.count, trips) else 0
+
     for k, v in enumerate(inputs):
         if isinstance(v, TensorList) and k not in kept:
             node = body.maker(body.gives[k])
             users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
-            if node is None or users != [node]:
+            if node is None or node not in users:
                 continue
-            each = node.op in SETTING and _argument(body, node.takes[1]) in counters and (v.count == -1 or g.same(v.count, trips))
-            if each or (node.op == "TensorListPushBack" and v.tensor is None and v.count == 0):
-                lists.append(k)
-            elif node.op == "TensorListPopBack" and v.tensor is not None:
+            setting = node
+            if node.op == "AddN" and len(node.takes) == 2:
+                one = body.maker(next((t for t in node.takes if _argument(body, t) != k), ""))
+                new = body.maker(one.takes[0]) if one is not None and one.op == "TensorListSetItem" else None
+                setting = one if one is not None and new is not None and new.op == "TensorListReserve" else node
+            way = order(setting.takes[1]) if setting.op in SETTING else 0
+            reads = [m for m in users if m is not node]
+            if any(m.op != "TensorListGetItem" or order(m.takes[1]) != way or v.tensor is None for m in reads):
+                continue
+            if way and (v.count == -1 or g.same(v.count, trips)):
+                lists[k] = Items(way, setting is not node)
+            elif node.op == "TensorListPushBack" and v.tensor is None and v.count == 0 and not reads:
+                lists[k] = Items(1, False)
+            elif node.op == "TensorListPopBack" and v.tensor is not None and not reads:
                 pops.append(k)
     return trips, counters, lists, pops
 
@@ -209,7 +258,7 @@ def _adds_one(n: Any, body: GraphBody, value: str, k: int) -> bool:
     return bool(array.size == 1 and array.dtype.kind == "i" and array.ravel()[0] == 1)
 
 
-def _with_shapes(n: Any, body: str, start: list[Value], stacks: Sequence[int]) -> list[Value]:
+def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) -> list[Value]:
     """Returns the values of a loop with its lists, but for those of `stacks`, made of zeros of the shape that one turn gives them."""
     g = n.g
     before, assigned = dict(g.state), set(g.assigned)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.errors import GraphError
 from ngraph.frontends.positional import folding
 from ngraph.frontends.positional.folding import broadcast_size, known, same
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
@@ -104,6 +105,23 @@ def _slice(n: Any, a: Any, begin: Any, size: Any) -> Any:
     return a[tuple(slice(int(b), None if s < 0 else int(b + s)) for b, s in zip(begin, size, strict=True))]
 
 
+def stitch_order(numbers: Sequence[Any]) -> Any:
+    """Returns for each row of what is stitched the place of its source among the rows of all parts: the last one that has its number."""
+    every = np.concatenate([np.ravel(i) for i in numbers])
+    order = np.full(every.max(initial=-1) + 1, -1, np.int64)
+    order[every] = np.arange(every.size)
+    if (order < 0).any():
+        raise GraphError(f"DynamicStitch says nothing of row {int(np.argmin(order))}", fix="number all rows")
+    return order
+
+
+def _stitched(n: Any, *inputs: Any) -> Any:
+    numbers, parts = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+    if any(i.dtype == object for i in numbers):
+        return NotImplemented
+    return np.concatenate([d.reshape(i.size, *d.shape[i.ndim :]) for i, d in zip(numbers, parts, strict=True)])[stitch_order(numbers)]
+
+
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda n, *arrays: function(*arrays)
 
@@ -150,6 +168,7 @@ FOLD: dict[str, Callable[..., Any]] = {
     "ReverseV2": lambda n, a, axes: np.flip(a, tuple(int(k) for k in axes)),
     "Size": lambda n, a: np.asarray(a.size, n.attr("out_type", np.dtype(np.int32))),
     "Rank": lambda n, a: np.asarray(a.ndim, np.int32),
+    **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), _stitched),
     "InvertPermutation": _plain(known(same(np.argsort))),
     **{op: _plain(known(f)) for op, f in {"Abs": np.abs, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt}.items()},
 }

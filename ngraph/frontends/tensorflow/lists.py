@@ -25,12 +25,15 @@ class TensorList:
 
     count  their number, -1: that of a loop's turns      shape  the shape of each, as far as the file says it
     dtype  NumPy's dtype of their elements               gradient  whether it holds derivatives of another list's
+    each   the value of each, where all are known to be it    turns  whether they are the numbers of a loop's turns, in order
+    last   the tensor that was set last
     """
 
-    __slots__ = ("tensor", "count", "shape", "dtype", "gradient")
+    __slots__ = ("count", "dtype", "each", "gradient", "last", "shape", "tensor", "turns")
 
     def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any, gradient: bool = False):
         self.tensor, self.count, self.shape, self.dtype, self.gradient = tensor, count, shape, np.dtype(dtype), gradient
+        self.each, self.turns, self.last = None, False, None
 
     def of(self, tensor: Tensor | None, count: ExprLike | None = None) -> TensorList:
         """Returns a list like it with these tensors."""
@@ -52,8 +55,10 @@ class TensorList:
         assert found is not None
         return found
 
-    def from_end(self, n: Any, turn: Value) -> Tensor:
+    def from_end(self, n: Any, turn: Value) -> Value:
         """Returns the last tensor but `turn` others."""
+        if self.each is not None:
+            return self.each
         t = n.g.full(self.tensor, [0])
         at = shapes.size_op(t.shape[0], dtypes.int64) - 1 - e.cast(control.scalar(n.g, n.g.tensor(turn)), dtypes.int64)
         found: Tensor = n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
@@ -137,8 +142,9 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
     u = g.renamed(u, t.dims[1:])
     at = control.scalar(g, g.tensor(index))
     place = indexing.index_along(g, at, indexing.known_array(index), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
-    op = scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip")
-    return items.of(g.made(op, t.dims))
+    made = items.of(g.made(scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip"), t.dims))
+    made.last = item
+    return made
 
 
 @translates("EmptyTensorList")
@@ -270,6 +276,10 @@ def summed(n: Any, inputs: Sequence[Value]) -> Any:
     lists = [v for v in inputs if isinstance(v, TensorList)]
     if not lists or n.op not in ("Add", "AddV2", "AddN", "ZerosLike"):
         return NotImplemented
+    turn = next((t for t in lists if isinstance(t, TurnItem)), None)
+    if turn is not None:  # the turns of a loop add one item each: `control`
+        (turn.item,) = [t.last for t in lists if t is not turn]
+        return turn
     tensors = [t.made(n) for t in lists]
     if n.op == "ZerosLike":
         return lists[0].of(by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), tensors[0]))

@@ -13,7 +13,7 @@ from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.reductions import dims_of
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
-from ngraph.frontends.tensorflow.folding import strided_items
+from ngraph.frontends.tensorflow.folding import stitch_order, strided_items
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import as_dtype
@@ -557,3 +557,12 @@ def concat_offsets(n: Any, axis: Value, *lengths: Value) -> tuple[Value, ...]:
         start = start + sizes[k]
         found.append(settled(at, np.dtype(np.int32)))
     return tuple(found)
+
+
+@translates("DynamicStitch", "ParallelDynamicStitch")
+def stitched(n: Any, *inputs: Value) -> Tensor:
+    """Returns the rows of several tensors by their numbers, which have to be known."""
+    numbers = [n.g.known(i) for i in inputs[: len(inputs) // 2]]
+    parts = [n.g.tensor(d) for d in inputs[len(inputs) // 2 :]]
+    rows = [n.g.full(n.g.reshape(t, [i.size, *t.shape[i.ndim :]]), [0]) for i, t in zip(numbers, parts, strict=True)]
+    return indexing.gathered(n.g, shapes.joined(n.g, rows, 0), ConstantArray(stitch_order(numbers)), 0, "params")

@@ -26,7 +26,7 @@ VARIANT = NUMBERS["DT_VARIANT"]  # lists of tensors, within clusters only
 BRANCHES = frozenset(
     {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
 )  # ops whose state is that of their functions
-LISTS = ("TensorList", "EmptyTensorList", "Identity")  # how ops begin that take lists of tensors, beside those
+LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike", "AddN")  # how ops begin that take lists of tensors, beside those
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
 MOST_KNOWN = 64  # elements of a known value that is not a constant: shapes have at most 8 lengths, axes of two of them 16
@@ -135,7 +135,7 @@ def _body_reason(proto: Any, disabled: Container[str]) -> str:
 
 def _unknown(function: TypedFunction, node: TypedNode, marks: Marks) -> str:
     """Returns why an input that decides shapes is not known; "" where all such inputs are."""
-    for k in STATIC.get(node.op, ()):
+    for k in range(len(node.takes) // 2) if node.op.endswith("DynamicStitch") else STATIC.get(node.op, ()):
         value = node.takes[k]
         if node_of(value) not in marks.known:
             return f"its input {k % len(node.takes)} decides shapes, and is computed"
