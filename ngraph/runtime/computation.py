@@ -76,15 +76,17 @@ class Executable:
 
     @property
     def source(self) -> str:
-        if callable(self._source):
-            self._source = self._source()
-        return self._source
+        found = self._source
+        if callable(found):
+            found = self._source = found()
+        return found
 
     @property
     def memory(self) -> dict[str, int]:
-        if callable(self._memory):
-            self._memory = self._memory()
-        return dict(self._memory or {})
+        found = self._memory
+        if callable(found):
+            found = self._memory = found()
+        return dict(found or {})
 
 
 class Maker(Protocol):
@@ -183,7 +185,7 @@ def _theirs(api: ExchangeAPI, value: Value, order: tuple[int, ...] | None, binde
     return api.empty(lengths, value.dtype, order, source)
 
 
-_COMPUTATIONS: weakref.WeakSet[Computation] = weakref.WeakSet()
+_COMPUTATIONS: weakref.WeakValueDictionary[int, Computation] = weakref.WeakValueDictionary()  # by their ids
 _raising: list[None] = []  # one entry for each open block in which `nans` is "raise"
 
 
@@ -191,9 +193,10 @@ def _nans(value: str, begins: bool) -> None:
     """Switches all computations, on every thread, between checked and direct calls when such a block begins or ends."""
     if value == "raise":
         _raising.append(None) if begins else _raising.pop()
-        for c in list(_COMPUTATIONS):
-            c._checks = bool(_raising) or config.nans == "raise"
-            c._shorten()
+        for c in [ref() for ref in _COMPUTATIONS.valuerefs()]:
+            if c is not None:
+                c._checks = bool(_raising) or config.nans == "raise"
+                c._shorten()
 
 
 WATCHED["nans"] = _nans
@@ -242,7 +245,7 @@ class Computation(Alone, partial[Any]):
         self._taken: Lent | None = None
         self._checks = bool(_raising) or config.nans == "raise"
         self._through(self.call)
-        _COMPUTATIONS.add(self)
+        _COMPUTATIONS[id(self)] = self
         self.variables = [lowered.states[s.name] for s in lowered.program.state_in]
         for label, variable in lowered.states.items():
             state.add(label, variable)
@@ -529,6 +532,7 @@ class Computation(Alone, partial[Any]):
         if made is not None and (not self.variables or self._watch(made)):
             with self.state.compiling:
                 if not self.state.closed and self._fast is None:  # another thread may have been earlier
+                    made.install()
                     self._fast = made
                     self._shorten()
 
@@ -565,7 +569,7 @@ class Computation(Alone, partial[Any]):
             watches += [(ctypes.addressof(word), word.value if fits else -1) for word in words]
             arrays = [state.arrays.get(v) for v in self._lent.variables]
             if state.moved == moved and not any(a is None for a in arrays):
-                fast.point(arrays, watches, moved, [(word, word.value) for word in words] if fits else None, (locks, state))
+                fast.point(arrays, watches, moved, [(word, word.value) for word in words] if fits else None, locks, state)
         return True
 
     def compile(self, **lengths: int) -> Computation:

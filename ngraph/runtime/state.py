@@ -78,7 +78,8 @@ class StateArrays(Alone):
     version  incremented by each write    torn   variables whose update was interrupted     closed   no longer usable
     moved    incremented where a variable gets another array
     borrowed variables that still have their initial value's own memory
-    stamps   the version in which Python last wrote a variable      quick   variables that generated code writes, and its counters
+    stamps   the version in which Python last wrote a variable
+    quick    by the variables that generated code writes: its counter of these writes; replaced as a whole, for those who read it
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -89,7 +90,7 @@ class StateArrays(Alone):
         self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, since generated code counts and reads them, too
         self.borrowed: set[Op] = set()
         self.stamps: dict[Op, int] = {}
-        self.quick: list[tuple[frozenset[Op], ctypes.c_int64]] = []
+        self.quick: dict[frozenset[Op], ctypes.c_int64] = {}
         self.torn: set[Op] = set()
         self.closed = False
         self.lent: weakref.WeakSet[Lent] = weakref.WeakSet()
@@ -100,7 +101,7 @@ class StateArrays(Alone):
 
     @property
     def version(self) -> int:
-        return self.writes.value + sum([word.value for _, word in self.quick])
+        return self.writes.value + sum([word.value for word in self.quick.values()])
 
     @property
     def moved(self) -> int:
@@ -108,8 +109,8 @@ class StateArrays(Alone):
 
     def move(self) -> None:
         """Invalidates addresses that computations have looked up, since variables have other arrays. The lock is held."""
-        self.moves.value += 1
         with self.making:
+            self.moves.value += 1
             for lent in self.lent:
                 lent.forget()
 
@@ -120,13 +121,16 @@ class StateArrays(Alone):
 
     def counter(self, variables: Iterable[Op]) -> ctypes.c_int64:
         """Returns a word with which generated code counts its writes of these variables."""
-        self.quick.append((frozenset(variables), ctypes.c_int64(0)))
-        self.moves.value += 1  # others see that there is one more to watch
-        return self.quick[-1][1]
+        written = frozenset(variables)
+        with self.making:
+            if written not in self.quick:
+                self.quick = {**self.quick, written: ctypes.c_int64(0)}
+                self.moves.value += 1  # others see that there is one more to watch
+            return self.quick[written]
 
     def words(self, variables: Collection[Op]) -> list[ctypes.c_int64]:
         """Returns the words that stay constant while none of these variables is written; the first counts writes by Python."""
-        return [self.writes, *[word for written, word in self.quick if not written.isdisjoint(variables)]]
+        return [self.writes, *[word for written, word in self.quick.items() if not written.isdisjoint(variables)]]
 
     def _start(self) -> None:
         self.making = threading.RLock()  # initial values and names; acquired last

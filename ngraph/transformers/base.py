@@ -127,7 +127,7 @@ class Transformer(Alone):
     # computations
     def compilations(self) -> int:
         """Returns how many programs and versions of them for lengths were compiled or found in the cache."""
-        return sum(max(len(c.versions), 1) for c in [ref() for ref in self._made] if c is not None and c.compiled)
+        return sum(max(len(c.versions), 1) for c in self.computations if c.compiled)
 
     def computation(
         self,
@@ -174,15 +174,17 @@ class Transformer(Alone):
             raise
         made = Computation(form, lowered, self, graph, found, forms)
         self._apply_seed()
-        self._made.append(weakref.ref(made))
+        return self._add(made)
+
+    def _add(self, made: Computation) -> Computation:
+        with self.state.making:
+            self._made.append(weakref.ref(made))
         return made
 
     def restored(self, held: PackedComputation, array_type: type | None = None) -> Computation:
         """Returns the computation that `runtime.packed.packed` has packed, maybe in another process. array_type: as in `computation`."""
         self._open()
-        made: Computation = packing.RestoredComputation(held, self, array_type)
-        self._made.append(weakref.ref(made))
-        return made
+        return self._add(packing.RestoredComputation(held, self, array_type))
 
     def add_computation(self, computation: ComputationOp) -> Computation:
         """Returns a callable for the computation that `ng.computation` describes; all else as in `computation`."""
@@ -191,8 +193,9 @@ class Transformer(Alone):
     @property
     def computations(self) -> list[Computation]:
         """Returns the computations that are still referenced, in order of creation."""
-        self._made = [ref for ref in self._made if ref() is not None]
-        return [c for ref in self._made if (c := ref()) is not None]
+        with self.state.making:
+            self._made = [ref for ref in self._made if ref() is not None]
+            return [c for ref in self._made if (c := ref()) is not None]
 
     @property
     def closed(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -179,15 +180,17 @@ class ArrayFunction:
         return f"<function ({given}) -> {gives}>"
 
 
+_choosing = threading.RLock()
 _default: dict[tuple[Any, Any], Transformer] = {}  # the transformer of all functions, for each choice of a factory and of a name
 
 
 def default_transformer() -> Transformer:
     """Returns the transformer that all functions share, and with it the values of variables; a new one once that is closed."""
     key = base._factory, config.transformer
-    if key not in _default or _default[key].closed:
-        _default[key] = base.make_transformer()
-    return _default[key]
+    with _choosing:
+        if key not in _default or _default[key].closed:
+            _default[key] = base.make_transformer()
+        return _default[key]
 
 
 def _names_in_use(inputs: Sequence[Any]) -> list[str | None]:

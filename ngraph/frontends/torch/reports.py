@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import weakref
 from collections import Counter
@@ -85,8 +86,9 @@ class FunctionReport:
 
     def graph(self, kind: str) -> GraphReport:
         """Returns the report of a new graph."""
-        self.graphs.append(GraphReport(kind))
-        return self.graphs[-1]
+        made = GraphReport(kind)
+        self.graphs.append(made)
+        return made
 
 
 class TorchReport:
@@ -196,13 +198,15 @@ def _measured() -> list[Any]:
 
 def begin(about: private.Compiled) -> FunctionReport:
     """Returns the report of what the backend is called for now."""
-    _functions.append(FunctionReport(about))
-    return _functions[-1]
+    made = FunctionReport(about)
+    _functions.append(made)
+    return made
 
 
 def forget(made: FunctionReport) -> None:
     """Takes away the report of what was not compiled."""
-    _functions.remove(made)
+    with contextlib.suppress(ValueError):  # `reset` came first
+        _functions.remove(made)
 
 
 def report() -> TorchReport:

@@ -362,7 +362,8 @@ class ResultBlocks:
             self._count()  # another thread may have come meanwhile
 
     def _count(self) -> None:
-        self.words[FIELDS["blocks"]["users"] // 8] = len(self.living)
+        while self.users != len(self.living):  # another thread may count, too, and write what it saw before
+            self.words[FIELDS["blocks"]["users"] // 8] = len(self.living)
 
 
 _blocks: list[ResultBlocks] = []

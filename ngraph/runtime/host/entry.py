@@ -987,11 +987,12 @@ class LengthsOfCalls(NamedTuple):
 PLAIN = ArrayForms()  # NumPy arrays in the order of their dims
 _calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
 _making = threading.Lock()  # of the code of entries
+_learning = threading.Lock()
 
 
 def _forked() -> None:
-    global _making
-    _making = threading.Lock()
+    global _making, _learning
+    _making, _learning = threading.Lock(), threading.Lock()
     for call in list(_calls):
         call.set(busy=0)  # a caller inside it does not exist here
 
@@ -1004,10 +1005,12 @@ class _Method(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-@functools.cache
+_methods: dict[int, _Method] = {}
+
+
 def _method(address: int) -> _Method:
-    """Returns the PyMethodDef of a function in C, which is never freed: Python reads it even when it frees the function."""
-    return _Method(b"computation", address, FAST, None)
+    """Returns the PyMethodDef of a function in C, one for all threads, which is never freed: Python reads it in each call."""
+    return _methods.setdefault(address, _Method(b"computation", address, FAST, None))
 
 
 class NativeFunction:
@@ -1098,12 +1101,13 @@ class NativeFunction:
 
     def learn(self, types: Iterable[type]) -> None:
         """Lets arrays of these types come the fast way, where their library has DLPack's C exchange API."""
-        new = {t: api.functions.describe for t in types if t not in self.types and (api := exchange_api(t)) is not None}
+        new = [t for t in types if t not in self.types and exchange_api(t) is not None]
         if new:
-            self.types += new
-            rows = [word for t in self.types for word in (id(t), exchange_api(t).functions.describe)]  # type: ignore[union-attr]  # each has one
-            self.set(kinds=self._kept(rows))
-            self.set(known=len(self.types))
+            with _learning:
+                self.types = list(dict.fromkeys([*self.types, *new]))
+                rows = [word for t in self.types for word in (id(t), exchange_api(t).functions.describe)]  # type: ignore[union-attr]  # each has one
+                self.set(kinds=self._kept(rows))
+                self.set(known=len(self.types))
 
     def _kept(self, numbers: Sequence[ExprLike]) -> int:
         """The address of these numbers; those that are not known yet are 0, and in `open`."""

@@ -81,7 +81,7 @@ class Fast:
         if brought is not None:
             self.settle(brought, limits)
         self.function = self.call.function
-        self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
+        self.moved, self.kept, self.seen, self.readers = -1, None, None, 0  # type: int, Any, Any, int
 
     def settle(self, brought: Mapping[AxisId, tuple[int, int]], limits: Sequence[tuple[ExprLike, ExprLike]]) -> None:
         """Has generated code compute from the lengths of calls: arguments and results, tables, what there has to be room for."""
@@ -141,6 +141,10 @@ class Fast:
         """The number of calls that went this way."""
         return self.call.calls
 
+    def install(self) -> None:
+        """Counts its calls with those of its code, and keeps it while that lives: threads may be inside when another way replaces it."""
+        self.bound.code.entries.append(self)
+
     def counts(self, word: ctypes.c_int64) -> None:
         """Makes each call increment this word."""
         self.counter = word
@@ -158,22 +162,29 @@ class Fast:
         return self.bound.version if self.bound.plan.once and self.bound.plan.state else None
 
     def stale(self, state: Any) -> bool:
-        """Whether state is at other addresses than set, or has been packed again."""
+        """Whether state is at other addresses than set, or has been packed again, or new threads read it."""
+        if self.moved != state.moved or self.readers != state.lock.count.value:
+            return True
         seen = self.seen
-        return self.moved != state.moved or (self.packed is not None and (seen is None or any(word.value != n for word, n in seen)))
+        return self.packed is not None and (seen is None or any(word.value != n for word, n in seen))
 
-    def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, seen: Any, kept: Any) -> None:
-        """Sets the arrays of state, valid while the watched words are constant; `kept` owns those words. Nothing during another call.
+    def point(
+        self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, seen: Any, locks: Sequence[Any], state: Any
+    ) -> None:
+        """Sets the arrays of state, valid while the watched words are constant. Nothing during another call.
 
+        locks   those of the threads that read the state: their words are watched, and those of the state
         seen    the words on which packed copies depend, with their values; None where the copies are not those of the state
         """
         if not self.call.begin():
             return
-        for before, array in zip(self.bound.befores, self.bound.near(states), strict=True):
-            self.frame.walk.point(before, array)
-        self.moved, self.kept, self.seen = moved, kept, seen
-        self.call.watch(watches)
-        self.call.set(busy=0)
+        try:
+            for before, array in zip(self.bound.befores, self.bound.near(states), strict=True):
+                self.frame.walk.point(before, array)
+            self.moved, self.kept, self.seen, self.readers = moved, (locks, state), seen, len(locks)
+            self.call.watch(watches)
+        finally:
+            self.call.set(busy=0)
 
 
 def fast(

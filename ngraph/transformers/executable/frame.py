@@ -568,10 +568,10 @@ class BytecodeRunner:
             self._scratch()
 
     def _scratch(self) -> None:
-        self.room = self.table.scratch
-        stride = -(-self.room // 4096) * 4096 + ALIGN
+        room = self.table.scratch
+        stride = -(-room // 4096) * 4096 + ALIGN
         self.scratch, self.words[SCRATCH] = self.device.alloc(stride * self.threads)
-        self.words[STRIDE] = stride
+        self.words[STRIDE], self.room = stride, room
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""
@@ -703,8 +703,9 @@ class ActivationRecord:
         needed = int(self.walk.table.array[self.walk.table.total])
         if needed <= self.room:
             return
-        self.room = roomy(needed)
-        self.arena = self.bound.code.device.alloc(self.room)
+        room = roomy(needed)
+        self.arena = self.bound.code.device.alloc(room)  # or an error, and the arena is as large as it was
+        self.room = room
         for runner in self.runners:
             runner.move(ARENA, self.arena.address)
 

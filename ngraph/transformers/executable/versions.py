@@ -178,6 +178,10 @@ class VersionedExecutable(ABC):
             with contextlib.suppress(KeyError):  # another thread may have dropped it
                 self.bound.move_to_end(key)
             return found
+        return self._bind(key)
+
+    def _bind(self, key: tuple[int, ...]) -> InstantiatedPlan:
+        """Instantiates the plan for calls with these lengths, in place of one that there may be: other threads always find some."""
         with self.compiling:
             version = self._version(key)
             why = "" if version in self.codes else self._why(key)
@@ -191,10 +195,7 @@ class VersionedExecutable(ABC):
     def named_at(self, key: tuple[int, ...]) -> InstantiatedPlan:
         """Returns the instantiated plan for calls with these lengths, with steps and names where `named` has found them."""
         bound = self.at(key)
-        if any(bound.code is code for code in self.codes.values()):
-            return bound
-        self.bound.pop(key, None)
-        return self.at(key)
+        return bound if any(bound.code is code for code in list(self.codes.values())) else self._bind(key)
 
     def _version(self, key: Key) -> Key:
         """The key of the version for these lengths."""
@@ -205,7 +206,7 @@ class VersionedExecutable(ABC):
     def _open(self, key: Key) -> Key:
         """The key of the version for these lengths that leaves the fewest open; a new one leaves those open that differ from the first."""
         assert self.first is not None
-        there = [k for k in self.codes if all(m is None or m == n for m, n in zip(k, key, strict=True))]
+        there = [k for k in list(self.codes) if all(m is None or m == n for m, n in zip(k, key, strict=True))]
         new = tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
         return min(there, key=lambda k: sum(n is None for n in k), default=new)
 
@@ -219,9 +220,7 @@ class VersionedExecutable(ABC):
                 self.earned += 1
                 self.code(key)
                 self._told(key, f"they came {bound.calls} times")
-            if self.bound.get(key) is bound:
-                del self.bound[key]
-            return self.at(key)
+            return self._bind(key) if self.bound.get(key) is bound else self.at(key)
 
     def _why(self, key: Key) -> str:
         """The reason for a new version in a call of these lengths."""
@@ -281,20 +280,17 @@ class VersionedExecutable(ABC):
         took      the seconds of a call, where they are known
         nonempty  lengths that must not be 0, see `cpu.fast.fast`; None where arguments do not tell them
         """
-        bound = next(reversed(self.bound.values()))
+        bound = list(self.bound.values())[-1]  # in one step: other threads change it
         every = bound.open and not self.eager and len(self.codes) == 1 and nonempty is not None
-        made = self.device.entry(bound, order, slow, took, forms, self.symbols if every else None, nonempty or ())
-        if made is not None:
-            bound.code.entries.append(made)
-        return made
+        return self.device.entry(bound, order, slow, took, forms, self.symbols if every else None, nonempty or ())
 
     def calls(self) -> dict[str, int]:
         """Returns how often each version was called, by its lengths; none where no length is open."""
-        return {self.shown(k): c.calls + sum(e.calls for e in c.entries) for k, c in self.codes.items() if k}
+        return {self.shown(k): c.calls + sum(e.calls for e in c.entries) for k, c in list(self.codes.items()) if k}
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Returns the time of calls with the last lengths by kernel."""
-        bound = self.named_at(next(reversed(self.bound)))
+        bound = self.named_at(list(self.bound)[-1])
         found: Profile = profile.profile(self.program.name, bound, call, calls, title)
         return replace(found, versions=tuple(self.calls().items()))
 
@@ -312,14 +308,14 @@ class VersionedExecutable(ABC):
     @property
     def lengths(self) -> dict[AxisId, int]:
         """Those that are known in the version that was made first; none where there is none yet."""
-        return next((known_lengths(self.symbols, key) for key in self.codes), {})
+        return next((known_lengths(self.symbols, key) for key in list(self.codes)), {})
 
     @property
     def chosen(self) -> LoadedPlan:
         """The version that was made first; with lengths open where there is none yet."""
         if not self.codes:
             return self.code((None,) * len(self.symbols))
-        return next(iter(self.codes.values()))
+        return list(self.codes.values())[0]
 
     def plan_text(self) -> str:
         return str(plan_text.text(self.chosen.plan))
