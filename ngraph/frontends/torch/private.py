@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from inspect import signature
 from itertools import count
 from types import FunctionType
@@ -101,7 +101,20 @@ def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[...,
         if isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable:
             if torch.Tag.nondeterministic_seeded not in op.tags and not translated(str(op)):
                 found[op] = rule
+    for op in foreach_ops():
+        if not translated(str(op)):
+            found.setdefault(op, partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd))
     return found
+
+
+def foreach_ops() -> Iterator[Any]:
+    """The ops over lists of tensors that write none, and have a kernel of PyTorch's that calls an op for each tensor."""
+    for full in torch._C._dispatch_get_all_op_names():
+        if full.startswith("aten::_foreach_"):
+            name, _, overload = full.removeprefix("aten::").partition(".")
+            op = getattr(getattr(torch.ops.aten, name), overload or "default")
+            if not op._schema.is_mutable and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd):
+                yield op
 
 
 class RulesOnDemand(Mapping[Any, Callable[..., Any]]):

@@ -187,6 +187,59 @@ def test_an_optimizer_step_is_compiled(kind):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, float("inf")])
+def test_a_step_that_clips_gradients_is_compiled(norm):
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 3))
+    ours = copy.deepcopy(plain)
+
+    def stepper(net):
+        optimizer = torch.optim.SGD(net.parameters(), 0.5)
+
+        def step():
+            found = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1, norm)
+            optimizer.step()
+            return found
+
+        return step
+
+    steps = stepper(plain), torch.compile(stepper(ours), backend=backend)
+    for _ in range(3):
+        x, norms = torch.randn(4, 5), []
+        for net, step in zip((plain, ours), steps, strict=True):
+            net.zero_grad()
+            (net(x) * 9).square().mean().backward()
+            norms.append(step())
+        assert norms[0] > 0.1
+        torch.testing.assert_close(norms[1], norms[0])
+        for a, b in zip(ours.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(a, b)
+            torch.testing.assert_close(a.grad, b.grad)
+    assert not report().in_torch
+
+
+LISTS = {
+    "mul by a number": lambda a, b: torch._foreach_mul(a, 2.5),
+    "mul by numbers": lambda a, b: torch._foreach_mul(a, [2.5, -1.0, 3.0, 0.5]),
+    "mul by a tensor": lambda a, b: torch._foreach_mul(a, torch.tensor(2.5)),
+    "add with alpha": lambda a, b: torch._foreach_add(a, b, alpha=0.3),
+    "addcdiv": lambda a, b: torch._foreach_addcdiv(a, b, [x.abs() + 1 for x in b], [1.0, 2.0, 3.0, 4.0]),
+    "lerp": lambda a, b: torch._foreach_lerp(a, b, 0.3),
+    "pow of a number": lambda a, b: torch._foreach_pow(2.0, a),
+    "written": lambda a, b: (torch._foreach_mul_(a, b), torch._foreach_exp_(a), a)[2],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_ops_over_lists_of_tensors(name):
+    lists = [[torch.randn(3, 4), torch.randn(5), torch.randn(4, 3).T, torch.randn(0, 2)] for _ in range(2)]
+    given = copy.deepcopy(lists)
+    wanted = LISTS[name](*lists)
+    found = torch.compile(LISTS[name], backend=backend, fullgraph=True, options={"fallback": "error"})(*given)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(given, lists)
+
+
 def test_the_example_trains():
     made = subprocess.run([sys.executable, "examples/torch_finetune.py", "--quick"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr

@@ -20,6 +20,13 @@ def test_the_table_of_decompositions_leaves_whole_what_is_ours():
     assert not names & {*private.WHOLE, "aten.elu", "aten.uniform", "aten.add_"}
 
 
+def test_every_op_over_lists_that_writes_none_is_taken_apart():
+    found = {str(op) for op in private.foreach_ops()}
+    assert {"aten._foreach_norm.Scalar", "aten._foreach_mul.Tensor", "aten._foreach_sqrt.default"} <= found
+    assert not [op for op in found if op.partition(".")[2].partition(".")[0].endswith("_")]
+    assert found <= {str(op) for op in private.decompositions(lambda op: False)}
+
+
 def test_dynamo_says_why_a_graph_ends():
     torch._dynamo.reset()
     reset()
