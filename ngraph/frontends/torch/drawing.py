@@ -141,6 +141,13 @@ def exponential(x: torch.Tensor, rate: float = 1.0, generator: Any = None) -> An
     return (-torch.log1p(-uniform(x.shape)) / rate).to(x.dtype) if generator is None else NotImplemented
 
 
+def randperm(n: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    """The whole numbers below n in a random order: equal numbers of float32 are not rare, so a second draw decides between them."""
+    order = torch.argsort(uniform((n,)))
+    order = order[torch.argsort(uniform((n,))[order], stable=True)]
+    return order.to(torch.int64 if dtype is None else dtype)
+
+
 def rules() -> dict[Any, Rule]:
     """Returns how random ops are taken apart, by overload."""
     aten = torch.ops.aten
@@ -152,6 +159,7 @@ def rules() -> dict[Any, Rule]:
         aten.randn_like.default: randn_like,
         aten.randint.default: randint,
         aten.randint.low: randint_from,
+        aten.randperm.default: randperm,
         aten.bernoulli.default: bernoulli,
         aten.bernoulli.p: bernoulli_of,
         aten.uniform.default: uniform_like,

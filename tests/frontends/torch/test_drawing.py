@@ -56,6 +56,23 @@ def test_what_the_forward_graph_keeps_of_a_mask_is_its_seed():
     assert all(t.dtype is not torch.bool for t in kept) and any(t.dtype is torch.int64 and t.numel() == 2 for t in kept)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_permutations(dynamic):
+    f = torch.compile(lambda x: torch.randperm(x.shape[0]) + x, backend=backend, options=OURS, fullgraph=True, dynamic=dynamic)
+    x = torch.zeros(20000, dtype=torch.int64)
+    first, second = f(x), f(x)
+    assert first.dtype is torch.int64 and torch.equal(first.sort().values, torch.arange(20000)) and not torch.equal(first, second)
+    assert abs(torch.corrcoef(torch.stack([first, torch.arange(20000)]).double())[0, 1]) < 0.03
+    torch.manual_seed(3)
+    again = f(x)
+    torch.manual_seed(3)
+    assert torch.equal(f(x), again)
+    for n in (0, 1, 2, 7):
+        assert f(x[:n]).sort().values.tolist() == list(range(n))
+    seen = {tuple(f(x[:3]).tolist()) for _ in range(200)}
+    assert len(seen) == 6
+
+
 def test_distributions():
     def f(x):
         return (
