@@ -6,7 +6,10 @@ are local variables, lengths are expressions of them, and nothing is looked up.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -95,11 +98,14 @@ class FrozenTensors:
     """Tensors that are state of a computation. Called with them, it gives their memory to the state anew where they have changed.
 
     A change is another address, or another `_version`, which torch counts; tensors of inference mode count as changed in each call.
+    Modules of one class share a graph: `alone` is held from here to the end of the computation's call, so that no other thread gives it
+    the tensors of another module between.
     """
 
     def __init__(self, computation: Any):
-        self.computation = computation
+        self.computation, self.alone = computation, threading.RLock()
         self.versions, self.addresses = list[Any](), list[int]()
+        _frozen.add(self)
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         try:
@@ -107,6 +113,7 @@ class FrozenTensors:
         except RuntimeError:  # of inference mode
             versions, addresses = [object()], []
         if versions != self.versions or addresses != self.addresses:
+            self.versions = [object()]  # none, should this fail
             self._lend(tensors)
             self.versions, self.addresses = versions, addresses
 
@@ -115,6 +122,19 @@ class FrozenTensors:
         orders = [memory_order(t) for t in tensors]
         variables = self.computation.variables
         self.computation.state.lend({v: a.transpose(order) for v, a, order in zip(variables, arrays, orders, strict=True)})
+
+
+_frozen: weakref.WeakSet[FrozenTensors] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Renews the locks in a child process, where the threads that held them do not exist."""
+    for tensors in list(_frozen):
+        tensors.alone = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class TorchStep:
@@ -320,8 +340,10 @@ class CompiledGraph:
         call = f"c{len(self.ours)}"
         self.ours[call] = step
         names = "".join(f"v{g.slot}, " for g in step.gives)
-        lines = [f"{call}_state({', '.join(f'v{k}' for k in step.frozen)})"] if step.frozen else []
-        lines += [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
+        lines = [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
+        if step.frozen:
+            state = f"{call}_state"
+            lines = [f"with {state}.alone:", f"    {state}({', '.join(f'v{k}' for k in step.frozen)})", f"    {lines[0]}"]
         for g in step.gives:
             made = f"v{g.slot}"
             made += "" if g.order is None else f".permute({g.order})"

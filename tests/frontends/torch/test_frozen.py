@@ -1,11 +1,14 @@
 """options={"freeze": True}: what parameters alone decide is computed once, and each write of one is seen, or told by `refresh`."""
 
+import threading
+import time
+
 import pytest
 import torch
 
 from ngraph.errors import ArgumentError
 from ngraph.frontends.torch import backend, refresh, report, reset
-from ngraph.frontends.torch.steps import OurStep
+from ngraph.frontends.torch.steps import FrozenTensors, OurStep
 
 
 @pytest.fixture(autouse=True)
@@ -192,3 +195,36 @@ def test_written_parameters_and_other_transformers():
                 torch.testing.assert_close(compiled(x), twin(x))
         torch.testing.assert_close(m[1].running_var, twin[1].running_var)
         torch._dynamo.reset()
+
+
+def test_modules_that_share_a_graph_are_called_by_threads_of_their_own(monkeypatch):
+    """Two modules of one class are one graph with two sets of parameters; a thread switch between parameters and call changes nothing."""
+    modules = [Low(torch.nn.Linear(16, 8)).eval() for _ in range(3)]
+    x, wrong = torch.randn(4, 16), []
+    with torch.no_grad():
+        compiled = [frozen(m) for m in modules]
+        want = [m(x) for m in modules]
+        for c in compiled:
+            c(x)
+        assert len(report().functions) == 1
+    given = FrozenTensors.__call__
+
+    def slowly(self, *tensors):
+        given(self, *tensors)
+        time.sleep(1e-3)  # others run
+
+    monkeypatch.setattr(FrozenTensors, "__call__", slowly)
+
+    def call(c, y):
+        with torch.no_grad():
+            for _ in range(30):
+                found = c(x)
+                if not torch.allclose(found, y, rtol=1e-5, atol=1e-6):
+                    wrong.append(float((found - y).abs().max()))
+
+    threads = [threading.Thread(target=call, args=pair) for pair in zip(compiled, want, strict=True)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
