@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
+
+from ngraph.runtime.lock import fork_safe_lock
 
 SCRIPT = """
 import os, signal, sys, threading
@@ -48,3 +51,25 @@ def test_a_child_calls_what_its_parent_was_calling(name, tmp_path):
     command, environment = [sys.executable, str(script), name], {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_lock_that_another_thread_holds_is_free_in_the_child():
+    """Its own thread's is not: the block in which that forks goes on in the child, and ends there."""
+    other, own = fork_safe_lock(), fork_safe_lock()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with other:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    with own:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if other.acquire(timeout=1) and own._is_owned() else 1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -6,10 +6,7 @@ are local variables, lengths are expressions of them, and nothing is looked up.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +23,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.parts.deferred import deferred
 from ngraph.runtime.computation import inside
+from ngraph.runtime.lock import fork_safe_lock
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
@@ -103,9 +101,8 @@ class FrozenTensors:
     """
 
     def __init__(self, computation: Any):
-        self.computation, self.alone = computation, threading.RLock()
+        self.computation, self.alone = computation, fork_safe_lock()
         self.versions, self.addresses = list[Any](), list[int]()
-        _frozen.add(self)
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         try:
@@ -122,19 +119,6 @@ class FrozenTensors:
         orders = [memory_order(t) for t in tensors]
         variables = self.computation.variables
         self.computation.state.lend({v: a.transpose(order) for v, a, order in zip(variables, arrays, orders, strict=True)})
-
-
-_frozen: weakref.WeakSet[FrozenTensors] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    """Renews the locks in a child process, where the threads that held them do not exist."""
-    for tensors in list(_frozen):
-        tensors.alone = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 class TorchStep:

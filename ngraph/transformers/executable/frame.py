@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from ngraph.parts.deferred import deferred
 from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST, KERNEL
+from ngraph.runtime.lock import fork_safe_lock
 from ngraph.runtime.watching import Watcher, watcher
 from ngraph.tensors.index import Load, loads
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step, title
@@ -86,7 +86,7 @@ class SharedPlan:
         self.nearer: tuple[Any, Any] = None, None  # the state's arrays, and what calls take in their place
         self.kept: DeviceMemory | None = None  # memory of what runs once
         self.version = -1
-        self.preparing = threading.Lock()
+        self.preparing = fork_safe_lock()
         self.free: list[ActivationRecord] = []
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = code.device.threads()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -31,6 +30,7 @@ from ngraph.runtime.cache import cache, program_fingerprint
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.host.entry import PLAIN, ArrayForms
+from ngraph.runtime.lock import fork_safe_lock
 from ngraph.runtime.watching import watcher
 from ngraph.transformers.executable.cached import CachedProgram, code_of
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, stripped_key, title
@@ -68,7 +68,7 @@ class VersionedExecutable(ABC):
         self.first: Key | None = None
         self.eager = config.lengths == "first"  # whether lengths that come get versions
         self.earned = 0  # versions for lengths that kept coming
-        self.compiling = threading.RLock()
+        self.compiling = fork_safe_lock()
         places = {s.name: k for k, s in enumerate(self.program.state_in)}
         self.written = {name: places[name] for name, _ in self.program.state_out}
         if not self.symbols:
