@@ -254,7 +254,244 @@ def whisper(r: random.Random) -> Case:
     return Case(model, inputs, lengths(r), dims)
 
 
-MODELS = {f.__name__: f for f in (bert, gpt2, distilbert, resnet, convnext, whisper, mamba)}
+def small(kind: str, r: random.Random, **more: Any) -> Any:
+    """The configuration of a decoder, with few heads of keys, and lengths that are drawn."""
+    few = r.choice([1, 2])
+    heads, size = few * r.choice([1, 2, 3]), 2 * r.choice([2, 3, 4])  # rotations are of halves: even
+    return getattr(transformers, kind)(
+        vocab_size=r.randint(20, 60),
+        hidden_size=heads * size,
+        head_dim=size,
+        num_hidden_layers=2,
+        num_attention_heads=heads,
+        num_key_value_heads=few,
+        intermediate_size=r.randint(5, 37),
+        max_position_embeddings=r.choice([16, 33]),
+        tie_word_embeddings=r.random() < 0.5,
+        use_cache=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        **{"attn_implementation": r.choice(["sdpa", "eager"]), **more},
+    )
+
+
+def decoder(kind: str, config: Any, r: random.Random) -> Case:
+    model = getattr(transformers, kind)(config)
+    model.loss_type = "ForCausalLM"
+    return Case(model, text(model, words, r.random() < 0.7), lengths(r), TEXT)
+
+
+def llama(r: random.Random) -> Case:
+    config = small("LlamaConfig", r, hidden_act=r.choice(["silu", "gelu"]), attention_bias=r.random() < 0.5, mlp_bias=r.random() < 0.5)
+    return decoder("LlamaForCausalLM", config, r)
+
+
+def gemma2(r: random.Random) -> Case:
+    config = small(
+        "Gemma2Config", r, attn_implementation="eager", sliding_window=r.choice([2, 4, 32]), query_pre_attn_scalar=r.choice([4, 7])
+    )
+    return decoder("Gemma2ForCausalLM", config, r)
+
+
+def gemma3(r: random.Random) -> Case:
+    kinds = r.choice([["sliding_attention", "full_attention"], ["sliding_attention"] * 2])
+    return decoder("Gemma3ForCausalLM", small("Gemma3TextConfig", r, sliding_window=r.choice([2, 4, 32]), layer_types=kinds), r)
+
+
+def mixtral(r: random.Random) -> Case:
+    experts = r.choice([2, 3, 4])
+    config = small("MixtralConfig", r, num_local_experts=experts, num_experts_per_tok=r.randint(1, experts))
+    config._experts_implementation = "batched_mm"  # a loop over the experts that are hit is no single graph
+    return decoder("MixtralForCausalLM", config, r)
+
+
+def qwen_moe(r: random.Random) -> Case:
+    experts = r.choice([2, 3, 4])
+    some = {"num_experts": experts, "num_experts_per_tok": r.randint(1, experts), "moe_intermediate_size": r.randint(5, 19)}
+    config = small("Qwen3MoeConfig", r, norm_topk_prob=r.random() < 0.5, **some)
+    config._experts_implementation = "batched_mm"
+    return decoder("Qwen3MoeForCausalLM", config, r)
+
+
+def encoder(r: random.Random) -> dict[str, Any]:
+    """What the configurations of encoders have in common."""
+    heads = r.choice([1, 2, 3])
+    return {
+        "hidden_size": heads * r.choice([3, 4, 8]),
+        "num_hidden_layers": 2,
+        "num_attention_heads": heads,
+        "intermediate_size": r.randint(5, 37),
+        "hidden_act": r.choice(["gelu", "relu", "gelu_new"]),
+        "attn_implementation": r.choice(["sdpa", "eager"]),
+    }
+
+
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CLASSES = {"num_labels": 3, "problem_type": "single_label_classification"}
+
+
+def roberta(r: random.Random) -> Case:
+    config = transformers.RobertaConfig(
+        vocab_size=r.randint(20, 60),
+        max_position_embeddings=r.choice([18, 35]),
+        type_vocab_size=1,
+        **encoder(r),
+        **WITHOUT_DROPOUT,
+        **CLASSES,
+    )
+    whole = r.random() < 0.5
+    model = (transformers.RobertaForMaskedLM if whole else transformers.RobertaForSequenceClassification)(config)
+    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+
+
+def albert(r: random.Random) -> Case:
+    config = transformers.AlbertConfig(
+        vocab_size=r.randint(20, 60),
+        embedding_size=r.choice([4, 7]),
+        max_position_embeddings=r.choice([16, 33]),
+        num_hidden_groups=r.choice([1, 2]),
+        **encoder(r),
+        **WITHOUT_DROPOUT,
+        **CLASSES,
+        classifier_dropout_prob=0.0,
+    )
+    whole = r.random() < 0.5
+    model = (transformers.AlbertForMaskedLM if whole else transformers.AlbertForSequenceClassification)(config)
+    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+
+
+def t5(r: random.Random) -> Case:
+    heads = r.choice([1, 2, 3])
+    config = transformers.T5Config(
+        vocab_size=r.randint(20, 60),
+        d_model=r.choice([6, 8, 15]),
+        d_kv=r.choice([3, 4, 8]),
+        d_ff=r.randint(5, 37),
+        num_layers=2,
+        num_heads=heads,
+        relative_attention_num_buckets=r.choice([4, 8, 32]),
+        relative_attention_max_distance=r.choice([9, 16, 128]),
+        feed_forward_proj=r.choice(["relu", "gated-gelu"]),
+        tie_word_embeddings=r.random() < 0.5,
+        dropout_rate=0.0,
+        use_cache=False,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
+    model = transformers.T5ForConditionalGeneration(config)
+    given = text(model, words, r.random() < 0.7)
+
+    def inputs(batch: int, length: int, train: bool = False) -> dict[str, torch.Tensor]:
+        more = {} if train else {"decoder_input_ids": torch.randint(3, config.vocab_size, (batch, length))}
+        return {**given(batch, length, train), **more}
+
+    return Case(model, inputs, lengths(r), {**TEXT, "decoder_input_ids": TEXT["input_ids"]})
+
+
+def vit(r: random.Random) -> Case:
+    patch = r.choice([4, 5, 8])
+    config = transformers.ViTConfig(
+        image_size=patch * r.choice([2, 3]), patch_size=patch, num_channels=r.choice([1, 3]), **encoder(r), **WITHOUT_DROPOUT, **CLASSES
+    )
+    model = transformers.ViTForImageClassification(config)
+    return Case(model, image(model, config.image_size, config.image_size), [(3, 0), (5, 0), (2, 0)], IMAGE)
+
+
+def segformer(r: random.Random) -> Case:
+    heads = r.choice([1, 2])
+    config = transformers.SegformerConfig(
+        num_channels=r.choice([1, 3]),
+        num_encoder_blocks=2,
+        depths=[1, r.randint(1, 2)],
+        sr_ratios=[r.choice([1, 2, 4]), 1],
+        hidden_sizes=[heads * r.choice([3, 4]), heads * r.choice([4, 5])],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        num_attention_heads=[heads, heads],
+        mlp_ratios=[2, 3],
+        decoder_hidden_size=r.choice([6, 9]),
+        classifier_dropout_prob=0.0,
+        drop_path_rate=0.0,
+        hidden_act=r.choice(["gelu", "relu"]),
+        num_labels=3,
+        **WITHOUT_DROPOUT,
+    )
+    model = transformers.SegformerForSemanticSegmentation(config)
+    height, width = r.choice([32, 33, 40]), r.choice([32, 37])
+    given = image(model, height, width)
+
+    def inputs(batch: int, length: int, train: bool = False) -> dict[str, torch.Tensor]:
+        more = {"labels": torch.randint(0, 3, (batch, height, width))} if train else {}
+        return {**given(batch, length), **more}
+
+    return Case(model, inputs, [(3, 0), (5, 0), (2, 0)], IMAGE)
+
+
+def clip(r: random.Random) -> Case:
+    patch, words_of, images_of = r.choice([4, 5, 8]), encoder(r), encoder(r)
+    ways = words_of.pop("attn_implementation")
+    images_of.pop("attn_implementation")
+    config = transformers.CLIPConfig(
+        text_config={
+            **words_of,
+            "vocab_size": r.randint(20, 60),
+            "max_position_embeddings": 16,
+            "eos_token_id": 2,
+            "bos_token_id": 1,
+            "pad_token_id": 0,
+        },
+        vision_config={**images_of, "image_size": 2 * patch, "patch_size": patch, "num_channels": 3},
+        projection_dim=r.choice([5, 8]),
+        attn_implementation=ways,
+    )
+    model = transformers.CLIPModel(config)
+
+    def inputs(batch: int, length: int, train: bool = False) -> dict[str, torch.Tensor]:
+        ids = torch.randint(3, config.text_config.vocab_size, (batch, length))
+        ids[:, -1] = 2
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": torch.randn(batch, 3, 2 * patch, 2 * patch)}
+        return {**given, "return_loss": True} if train else given
+
+    return Case(model, inputs, lengths(r), {**TEXT, **IMAGE})
+
+
+def wav2vec2(r: random.Random) -> Case:
+    config = transformers.Wav2Vec2Config(
+        vocab_size=r.randint(12, 30),
+        conv_dim=[4, 5],
+        conv_stride=[5, 2],
+        conv_kernel=[10, 3],
+        conv_bias=r.random() < 0.5,
+        feat_extract_norm=r.choice(["group", "layer"]),
+        do_stable_layer_norm=r.random() < 0.5,
+        num_conv_pos_embeddings=r.choice([3, 4]),
+        num_conv_pos_embedding_groups=1,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        feat_proj_dropout=0.0,
+        final_dropout=0.0,
+        layerdrop=0.0,
+        mask_time_prob=0.0,
+        apply_spec_augment=False,
+        classifier_proj_size=7,
+        **encoder(r),
+        **CLASSES,
+    )
+    model = transformers.Wav2Vec2ForSequenceClassification(config)
+
+    def inputs(batch: int, length: int, train: bool = False) -> dict[str, torch.Tensor]:
+        given = {"input_values": torch.randn(batch, 40 + 13 * length)}
+        return {**given, "labels": torch.arange(batch) % 3} if train else given
+
+    return Case(model, inputs, lengths(r), {"input_values": {0: "batch", 1: "length"}})
+
+
+TEXTS = (bert, gpt2, distilbert, mamba, llama, gemma2, gemma3, mixtral, qwen_moe, roberta, albert, t5)
+OTHERS = (resnet, convnext, vit, segformer, whisper, wav2vec2, clip)
+MODELS = {f.__name__: f for f in (*TEXTS, *OTHERS)}
 
 
 def drawn(name: str, seed: int) -> Case:
@@ -264,7 +501,7 @@ def drawn(name: str, seed: int) -> Case:
 
 
 def main_output(found: Any) -> Any:
-    return found["logits"]
+    return found["logits" if "logits" in found else "logits_per_image"]
 
 
 def begin(seed: int) -> None:

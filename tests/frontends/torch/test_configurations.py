@@ -2,9 +2,14 @@
 
 import pytest
 
-from tests.frontends.torch.configurations import MODELS, trains
+from tests.frontends.torch.configurations import runs, trains
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["bert", "gpt2", "distilbert", "resnet", "convnext", "whisper", "mamba"])
 def test_training_gives_the_losses_of_eager(name):
     trains(name, 0, dynamic=False)
+
+
+@pytest.mark.parametrize("name", ["t5", "clip", "gemma2", "qwen_moe"])
+def test_inference_gives_the_results_of_eager(name):
+    runs(name, 0, dynamic=False)
