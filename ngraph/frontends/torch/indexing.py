@@ -211,11 +211,100 @@ def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return index_of_masks(x.reshape(-1), [mask.reshape(-1)])
 
 
+# ---- bags of embeddings -------------------------------------------------------------------------------------------------
+
+
+def embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag; the bag of each row, rows by bag, and which row was the greatest.
+
+    weight [rows, width]; indices [n] and offsets [bags], where each bag starts among them. Rows of `padding_idx` count in no bag.
+    """
+    if sparse or scale_grad_by_freq:
+        return NotImplemented  # a gradient without most of its rows; one that PyTorch divides in ways of its own
+    bags = offsets.shape[0] - int(include_last_offset)
+    row = torch.arange(indices.shape[0], dtype=offsets.dtype, device=indices.device)
+    bag = torch.searchsorted(offsets[:bags], row, right=True) - 1
+    there = indices != padding_idx
+    sizes = torch.zeros(bags, dtype=offsets.dtype, device=indices.device).index_add(0, bag, there.to(offsets.dtype))
+    wide = torch.float32 if weight.dtype.itemsize == 2 else weight.dtype
+    rows = weight[indices].to(wide)
+    if mode == 2:
+        rows = torch.where(there[:, None], rows, float("-inf"))
+        wide_bag = bag[:, None].expand(rows.shape)
+        most = rows.new_full((bags, rows.shape[1]), float("-inf")).scatter_reduce(0, wide_bag, rows, "amax")
+        first = torch.where((rows == most[bag]) & there[:, None], row[:, None], indices.shape[0])
+        place = torch.full_like(most, indices.shape[0], dtype=offsets.dtype).scatter_reduce(0, wide_bag, first.to(offsets.dtype), "amin")
+        greatest = torch.cat([indices, indices.new_zeros(1)])[place]
+        return torch.where(sizes[:, None] > 0, most, 0.0).to(weight.dtype), bag.to(indices.dtype), sizes, greatest
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    found = rows.new_zeros(bags, rows.shape[1]).index_add(0, bag, torch.where(there[:, None], rows, 0.0))
+    if mode == 1:
+        found = found / sizes.clamp(min=1)[:, None]
+    return found.to(weight.dtype), bag.to(indices.dtype), sizes, sizes.clone()
+
+
+def embedding_bag_backward(
+    grad: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    offset2bag: torch.Tensor,
+    bag_size: torch.Tensor,
+    maximum_indices: torch.Tensor,
+    num_weights: Any,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int = -1,
+) -> Any:
+    """The derivative for the weight [rows, width]."""
+    if sparse or scale_grad_by_freq:
+        return NotImplemented
+    whole = grad.new_zeros(num_weights, grad.shape[1])
+    if mode == 2:
+        some = torch.where(bag_size[:, None] > 0, grad, 0.0)
+        return whole.scatter_add(0, maximum_indices.to(torch.int64), some)
+    rows = grad[offset2bag]
+    if mode == 1:
+        rows = rows / bag_size.clamp(min=1)[offset2bag][:, None]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    return whole.index_add(0, indices, torch.where((indices != padding_idx)[:, None], rows, 0.0))
+
+
+def weights_of_bags_backward(
+    grad: torch.Tensor,
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    offset2bag: torch.Tensor,
+    mode: int,
+    padding_idx: int = -1,
+) -> torch.Tensor:
+    """The derivative for the factors of the rows."""
+    return torch.where(indices != padding_idx, (grad[offset2bag] * weight[indices]).sum(1), 0.0)
+
+
 def rules() -> dict[Any, Any]:
-    """Returns how ops whose masks decide a length are taken apart, by overload."""
+    """Returns how ops whose masks decide a length, and bags of embeddings, are taken apart, by overload."""
     aten = torch.ops.aten
     return {
         aten.index.Tensor: index_of_masks,
         aten.index_put.default: index_put_of_masks,
         aten.masked_select.default: masked_select,
+        aten._embedding_bag.default: embedding_bag,
+        aten._embedding_bag_forward_only.default: embedding_bag,
+        aten._embedding_bag_backward.default: embedding_bag_backward,
+        aten._embedding_bag_per_sample_weights_backward.default: weights_of_bags_backward,
     }

@@ -1,0 +1,42 @@
+"""Sums, means and greatest of bags of embeddings, and their gradients, beside eager PyTorch."""
+
+import pytest
+import torch
+
+from ngraph.frontends.torch import backend, report, reset
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "weighted sum"])
+def test_bags_of_embeddings(mode, last, padding, dtype):
+    """Empty bags, no rows at all, rows that count in no bag, and offsets with and without the end."""
+    torch._dynamo.reset()
+    reset()
+    torch.manual_seed(0)
+
+    def f(weight, indices, offsets, factors):
+        return torch.nn.functional.embedding_bag(
+            indices,
+            weight,
+            offsets,
+            mode=mode.rpartition(" ")[2],
+            include_last_offset=last,
+            padding_idx=padding,
+            per_sample_weights=factors,
+        )
+
+    compiled = torch.compile(f, backend=backend, dynamic=True, fullgraph=True, options={"fallback": "error"})
+    for many, starts in ((9, [0, 2, 2, 5]), (5, [0, 0, 0]), (0, [0, 0]), (7, [0])):
+        weight, factors = torch.randn(6, 3, requires_grad=True), torch.rand(many, requires_grad=True) if " " in mode else None
+        indices, offsets = torch.randint(0, 6, (many,)).to(dtype), torch.tensor(starts + [many] * last).to(dtype)
+        given = [weight] if factors is None else [weight, factors]
+        want = f(weight, indices, offsets, factors)
+        found = compiled(weight, indices, offsets, factors)
+        torch.testing.assert_close(found, want)
+        slope = torch.randn_like(want)
+        torch.testing.assert_close(torch.autograd.grad(found, given, slope), torch.autograd.grad(want, given, slope))
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(weight, indices, offsets, factors), want.detach())
+    assert not report().in_torch
