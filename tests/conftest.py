@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -73,3 +74,12 @@ def golden(request):
 def warnings_anew():
     """Each test sees each warning, whatever the tests before it were warned of."""
     warn.forget()
+
+
+@pytest.fixture
+def switching():
+    """Threads take turns as often as the interpreter lets them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)

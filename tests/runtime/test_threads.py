@@ -1,6 +1,5 @@
 """Many threads on shared state: what they leave is what some serial order of their calls leaves."""
 
-import sys
 import threading
 import time
 from contextlib import nullcontext
@@ -13,39 +12,10 @@ import ngraph.transformers as ngt
 from ngraph.errors import StateError
 from ngraph.ops.control import HOST_CALLS
 from ngraph.runtime.lock import ReadersWriter
+from tests.together import together
 
 WRAP = 1 << 64
 THREADS, CALLS = 8, 1000
-
-
-@pytest.fixture
-def eager():
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def together(*functions):
-    """Runs these at once; what any of them raises is raised here."""
-    wrong, start = [], threading.Barrier(len(functions))
-
-    def guarded(f):
-        try:
-            start.wait()
-            f()
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(120)
-    assert not any(t.is_alive() for t in threads), "threads wait for each other"
-    if wrong:
-        raise wrong[0]
 
 
 class Shared:
@@ -97,7 +67,7 @@ class Shared:
         return len(writes) == int(t.get(self.step)) and set(t.get(self.wide).tolist()) == {history[-1]} == {int(t.get(self.total))}
 
 
-def test_eight_threads_leave_what_a_serial_order_leaves(transformer, eager):
+def test_eight_threads_leave_what_a_serial_order_leaves(transformer, switching):
     shared = Shared(transformer)
     logs = [[] for _ in range(THREADS)]
     together(*[lambda k=k: shared.work(k, CALLS, logs[k]) for k in range(THREADS)])
@@ -105,7 +75,7 @@ def test_eight_threads_leave_what_a_serial_order_leaves(transformer, eager):
     assert shared.is_serial(logs)
 
 
-def test_without_the_lock_they_would_not(eager, monkeypatch):
+def test_without_the_lock_they_would_not(switching, monkeypatch):
     """The check sees what goes wrong where nobody waits for anybody."""
     monkeypatch.setattr(ReadersWriter, "reading", lambda self: nullcontext())
     monkeypatch.setattr(ReadersWriter, "start_writing", lambda self, held: None)
@@ -120,7 +90,7 @@ def test_without_the_lock_they_would_not(eager, monkeypatch):
     raise AssertionError("nothing went wrong without the lock")
 
 
-def test_first_calls_at_once_compile_once(transformer, monkeypatch, tmp_path, eager):
+def test_first_calls_at_once_compile_once(transformer, monkeypatch, tmp_path, switching):
     compiled, made = [], []
     real = type(transformer).compile
 
@@ -139,13 +109,13 @@ def test_first_calls_at_once_compile_once(transformer, monkeypatch, tmp_path, ea
     assert sorted(results) == [[k] * 3 for k in range(1, 9)]
 
 
-def test_computations_made_on_many_threads_have_their_own_names(transformer, eager):
+def test_computations_made_on_many_threads_have_their_own_names(transformer, switching):
     made, x = [], ng.placeholder(())
     together(*[lambda: made.extend([transformer.computation(x + 1, x) for _ in range(20)])] * 8)
     assert len({c.name for c in made}) == 160 == len(transformer.computations)
 
 
-def test_variables_of_one_name_met_on_many_threads_are_all_kept(transformer, eager, tmp_path):
+def test_variables_of_one_name_met_on_many_threads_are_all_kept(transformer, switching, tmp_path):
     variables = [ng.variable((), initial_value=k).named("w") for k in range(64)]
     kept = []
     together(*[lambda k=k: kept.extend([transformer.computation(v) for v in variables[k::8]]) for k in range(8)])

@@ -2,7 +2,7 @@
 
 import os
 import random
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from growth import needs_statm, printed
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.transformers.executable.frame import SharedPlan
+from tests.together import together
 
 C = ng.make_axis(6, name="C")
 DRAW = np.random.default_rng(0)
@@ -97,21 +98,16 @@ def test_memory_does_not_grow():
 
 def test_threads_with_unlike_lengths_share_one(call):
     expected = {n: call(value(n)).tobytes() for n in range(1, 60)}
-    wrong, start = [], threading.Barrier(8)
+    wrong = []
 
     def work(seed):
         draw = random.Random(seed)
-        start.wait()
         for _ in range(60):
             n = draw.randrange(1, 60)
             if call(value(n)).tobytes() != expected[n]:
                 wrong.append(n)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(*[partial(work, k) for k in range(8)])
     assert not wrong and list(call.native.codes) == [(None,)]
 
 

@@ -1,6 +1,5 @@
 """What several threads do at once with one transformer, one computation, one state; and calls after one that found no memory."""
 
-import sys
 import threading
 import time
 
@@ -14,36 +13,7 @@ from ngraph.runtime.host import entry
 from ngraph.transformers import base
 from ngraph.transformers.executable import frame
 from ngraph.transformers.executable.versions import VersionedExecutable
-
-
-def on_threads(*work):
-    """Runs functions on threads of their own, started at the same time; raises what one raised, and returns what they gave."""
-    start, raised, given = threading.Barrier(len(work)), [], [None] * len(work)
-
-    def run(k):
-        start.wait()
-        try:
-            given[k] = work[k]()
-        except Exception as e:
-            raised.append(e)
-
-    workers = [threading.Thread(target=run, args=(k,)) for k in range(len(work))]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    if raised:
-        raise raised[0]
-    return given
-
-
-@pytest.fixture
-def switching():
-    """Lets threads take turns as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+from tests.together import together
 
 
 def test_a_call_that_finds_no_memory_leaves_those_after_it_right(monkeypatch):
@@ -78,7 +48,7 @@ def test_a_thread_that_reads_state_leaves_calls_fast():
         for _ in range(8):
             f(ones)
         for other in (lambda: f([1.0] * 8), lambda: t.get(v)):
-            on_threads(other, other)
+            together(other, other)
             f(ones)
             before = f._fast.calls
             for _ in range(10):
@@ -104,7 +74,7 @@ def test_words_that_count_writes_are_of_the_variables_asked_for(switching):
     with ngt.allocate_transformer("cpu") as t:
         vs = [ng.variable([ng.make_axis(1, name="N")], initial_value=0.0) for _ in range(8)]
         for k in range(40):
-            got = on_threads(*[lambda v=v, k=k: t.state.counter([v, vs[k % 8]]) for v in vs])
+            got = together(*[lambda v=v, k=k: t.state.counter([v, vs[k % 8]]) for v in vs])
             assert all(t.state.quick[frozenset([v, vs[k % 8]])] is word for v, word in zip(vs, got, strict=True))
 
 
@@ -118,7 +88,7 @@ def test_a_function_of_c_has_one_description_for_all_threads(monkeypatch):
             both.wait()
 
     monkeypatch.setattr(entry, "_Method", Slow)
-    one, other = on_threads(lambda: entry._method(1), lambda: entry._method(1))
+    one, other = together(lambda: entry._method(1), lambda: entry._method(1))
     assert one is other
 
 
@@ -132,7 +102,7 @@ def test_functions_made_at_once_share_a_transformer(monkeypatch):
     monkeypatch.setattr(base, "make_transformer", slow)
     monkeypatch.setattr("ngraph.transformers.function._default", {})
     v = ng.variable([ng.make_axis(2, name="N")], initial_value=1.0)
-    found = on_threads(*[lambda: ng.function(v * 2)] * 3)
+    found = together(*[lambda: ng.function(v * 2)] * 3)
     assert len({id(f.transformer) for f in found}) == 1
 
 
@@ -146,7 +116,7 @@ def test_a_way_past_python_that_came_too_late_is_dropped(monkeypatch):
         def late(self, *given):
             found = made(self, *given)
             monkeypatch.setattr(VersionedExecutable, "fast", made)
-            on_threads(lambda: f(ones))
+            together(lambda: f(ones))
             return found
 
         monkeypatch.setattr(VersionedExecutable, "fast", late)
@@ -177,4 +147,4 @@ def test_who_looks_on_disturbs_no_call(switching, lengths):
                         with ng.config(nans="raise"):
                             t.computation(x + k, x)
 
-                on_threads(*[lambda s=s: calls(s) for s in range(3)], looks, looks)
+                together(*[lambda s=s: calls(s) for s in range(3)], looks, looks)

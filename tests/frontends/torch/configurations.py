@@ -69,6 +69,13 @@ def words(ids: torch.Tensor) -> torch.Tensor:
     return torch.where(ids % 5 == 0, -100, ids)
 
 
+def reader(kind: str, config: Any, r: random.Random) -> Case:
+    """A model that fills gaps in texts, or one that chooses a class for each."""
+    whole = r.random() < 0.5
+    model = getattr(transformers, f"{kind}For{'MaskedLM' if whole else 'SequenceClassification'}")(config)
+    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+
+
 def bert(r: random.Random) -> Case:
     heads = r.choice([1, 2, 3, 5])
     config = transformers.BertConfig(
@@ -87,9 +94,7 @@ def bert(r: random.Random) -> Case:
         num_labels=3,
         problem_type="single_label_classification",
     )
-    whole = r.random() < 0.5
-    model = (transformers.BertForMaskedLM if whole else transformers.BertForSequenceClassification)(config)
-    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+    return reader("Bert", config, r)
 
 
 def distilbert(r: random.Random) -> Case:
@@ -111,9 +116,7 @@ def distilbert(r: random.Random) -> Case:
         num_labels=3,
         problem_type="single_label_classification",
     )
-    whole = r.random() < 0.5
-    model = (transformers.DistilBertForMaskedLM if whole else transformers.DistilBertForSequenceClassification)(config)
-    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+    return reader("DistilBert", config, r)
 
 
 def gpt2(r: random.Random) -> Case:
@@ -340,9 +343,7 @@ def roberta(r: random.Random) -> Case:
         **WITHOUT_DROPOUT,
         **CLASSES,
     )
-    whole = r.random() < 0.5
-    model = (transformers.RobertaForMaskedLM if whole else transformers.RobertaForSequenceClassification)(config)
-    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+    return reader("Roberta", config, r)
 
 
 def albert(r: random.Random) -> Case:
@@ -356,9 +357,7 @@ def albert(r: random.Random) -> Case:
         **CLASSES,
         classifier_dropout_prob=0.0,
     )
-    whole = r.random() < 0.5
-    model = (transformers.AlbertForMaskedLM if whole else transformers.AlbertForSequenceClassification)(config)
-    return Case(model, text(model, words if whole else classes, r.random() < 0.7), lengths(r), TEXT)
+    return reader("Albert", config, r)
 
 
 def t5(r: random.Random) -> Case:
