@@ -1,12 +1,10 @@
-"""Locks: the one on a transformer's state, for many readers or one writer, and those that are free in a forked child process."""
+"""The lock on a transformer's state: many readers or one writer."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,25 +14,6 @@ from ngraph.runtime.interrupts import interrupts
 
 WRITER_YIELD_SECONDS = 0.01  # seconds for which a writer at most lets waiting threads in
 SIGNAL_POLL_SECONDS = 0.05  # seconds between checks for Ctrl-C by a thread that waits to write
-
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def fork_safe_lock() -> Any:
-    """Returns a lock that its holder may acquire again. A forked child process finds it free where another thread held it."""
-    made = threading.RLock()
-    _locks.add(made)
-    return made
-
-
-def _forked() -> None:
-    for lock in list(_locks):
-        if not lock._is_owned():  # by the thread that forks, which goes on in the child
-            lock._at_fork_reinit()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 class ReadersWriter:

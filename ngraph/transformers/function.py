@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -19,6 +18,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops.elementwise import as_op
 from ngraph.ops.state import placeholder
 from ngraph.parts import nest
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.transformers import base
 from ngraph.transformers.base import Transformer
 
@@ -180,7 +180,7 @@ class ArrayFunction:
         return f"<function ({given}) -> {gives}>"
 
 
-_choosing = threading.RLock()
+_choosing = fork_safe_lock()
 _default: dict[tuple[Any, Any], Transformer] = {}  # the transformer of all functions, for each choice of a factory and of a name
 
 

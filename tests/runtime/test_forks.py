@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ngraph.runtime.lock import fork_safe_lock
+from ngraph.runtime.host.locks import fork_safe_lock
 
 SCRIPT = """
 import os, signal, sys, threading

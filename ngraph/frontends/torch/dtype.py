@@ -53,3 +53,8 @@ def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def wide(dtype: DType) -> DType:
     """The dtype in which PyTorch computes what it gives as `dtype`: float32 for floats of 16 bits."""
     return dtypes.float32 if dtype in HALVES else dtype
+
+
+def computed_in(dtype: torch.dtype) -> torch.dtype:
+    """`wide` of a dtype of PyTorch's."""
+    return THEIRS[wide(OURS[dtype]).np]

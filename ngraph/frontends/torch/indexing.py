@@ -11,6 +11,7 @@ from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.shapes import joined, sliced
 from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
@@ -236,8 +237,7 @@ def embedding_bag(
     bag = torch.searchsorted(offsets[:bags], row, right=True) - 1
     there = indices != padding_idx
     sizes = torch.zeros(bags, dtype=offsets.dtype, device=indices.device).index_add(0, bag, there.to(offsets.dtype))
-    wide = torch.float32 if weight.dtype.itemsize == 2 else weight.dtype
-    rows = weight[indices].to(wide)
+    rows = weight[indices].to(kinds.computed_in(weight.dtype))
     if mode == 2:
         rows = torch.where(there[:, None], rows, float("-inf"))
         wide_bag = bag[:, None].expand(rows.shape)

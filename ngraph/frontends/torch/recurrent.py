@@ -79,19 +79,14 @@ def eager(
         states[t] = new if here is None else torch.where(here, new, 0.0)
         h = new if here is None else torch.where(here, new, h)
         c = cell if here is None or kind != "lstm" else torch.where(here, cell, c)
-    read = [torch.stack(v).to(wide(x.dtype)) for v in kept]
+    read = [torch.stack(v).to(kinds.computed_in(x.dtype)) for v in kept]
     return torch.stack(states), h.clone(), c.clone(), *read, *[c.clone() for _ in range(ROOM - len(read))]
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a layer is computed, and kept for the derivative."""
-    return torch.float32 if dtype.itemsize == 2 else dtype
 
 
 def shapes(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, weights: Sequence[torch.Tensor], kind: str, *others: Any) -> Any:
     """Tensors of the results' shapes."""
     hidden, many = (c if kind == "lstm" else h).shape, KEPT[kind]
-    kept = [x.new_empty((x.shape[0], *shape), dtype=wide(x.dtype)) for shape in (h.shape, *[hidden] * (many - 1))]
+    kept = [x.new_empty((x.shape[0], *shape), dtype=kinds.computed_in(x.dtype)) for shape in (h.shape, *[hidden] * (many - 1))]
     return x.new_empty((x.shape[0], *h.shape)), torch.empty_like(h), torch.empty_like(c), *kept, *[torch.empty_like(c)] * (ROOM - many)
 
 

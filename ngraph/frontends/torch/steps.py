@@ -23,7 +23,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.parts.deferred import deferred
 from ngraph.runtime.computation import inside
-from ngraph.runtime.lock import fork_safe_lock
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:

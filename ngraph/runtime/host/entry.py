@@ -27,6 +27,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.blocks import BLOCKS, blocks
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.runtime.host.pool import COPY, FIELDS, expanded
 from ngraph.targets import Cpu, host
 
@@ -986,13 +987,11 @@ class LengthsOfCalls(NamedTuple):
 
 PLAIN = ArrayForms()  # NumPy arrays in the order of their dims
 _calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
-_making = threading.Lock()  # of the code of entries
-_learning = threading.Lock()
+_making = fork_safe_lock()  # of the code of entries
+_learning = fork_safe_lock()
 
 
 def _forked() -> None:
-    global _making, _learning
-    _making, _learning = threading.Lock(), threading.Lock()
     for call in list(_calls):
         call.set(busy=0)  # a caller inside it does not exist here
 

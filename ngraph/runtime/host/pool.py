@@ -23,6 +23,7 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.runtime.host import bytecode
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.targets import Cpu, host, read_text
 
 MOST = 256  # threads
@@ -945,7 +946,7 @@ def _timed(f: Callable[[], Any]) -> float:
 
 
 _pool: Pool | None = None
-_making = threading.Lock()
+_making = fork_safe_lock()
 
 
 def pool(load: Callable[[str, Cpu], Any]) -> Pool:
@@ -965,8 +966,6 @@ def made() -> bool:
 
 
 def _forked() -> None:
-    global _making
-    _making = threading.Lock()
     if _pool is not None:
         _pool.forked()
 

@@ -81,7 +81,7 @@ class Fast:
         if brought is not None:
             self.settle(brought, limits)
         self.function = self.call.function
-        self.moved, self.kept, self.seen, self.readers = -1, None, None, 0  # type: int, Any, Any, int
+        self.moved, self.locks, self.state, self.seen = -1, (), None, None  # type: int, Sequence[Any], Any, Any
 
     def settle(self, brought: Mapping[AxisId, tuple[int, int]], limits: Sequence[tuple[ExprLike, ExprLike]]) -> None:
         """Has generated code compute from the lengths of calls: arguments and results, tables, what there has to be room for."""
@@ -163,7 +163,7 @@ class Fast:
 
     def stale(self, state: Any) -> bool:
         """Whether state is at other addresses than set, or has been packed again, or new threads read it."""
-        if self.moved != state.moved or self.readers != state.lock.count.value:
+        if self.moved != state.moved or len(self.locks) != state.lock.count.value:
             return True
         seen = self.seen
         return self.packed is not None and (seen is None or any(word.value != n for word, n in seen))
@@ -181,7 +181,7 @@ class Fast:
         try:
             for before, array in zip(self.bound.befores, self.bound.near(states), strict=True):
                 self.frame.walk.point(before, array)
-            self.moved, self.kept, self.seen, self.readers = moved, (locks, state), seen, len(locks)
+            self.moved, self.locks, self.state, self.seen = moved, locks, state, seen
             self.call.watch(watches)
         finally:
             self.call.set(busy=0)

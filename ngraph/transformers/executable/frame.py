@@ -24,7 +24,7 @@ from ngraph.parts.deferred import deferred
 from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST, KERNEL
-from ngraph.runtime.lock import fork_safe_lock
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.runtime.watching import Watcher, watcher
 from ngraph.tensors.index import Load, loads
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step, title

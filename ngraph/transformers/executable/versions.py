@@ -30,7 +30,7 @@ from ngraph.runtime.cache import cache, program_fingerprint
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.host.entry import PLAIN, ArrayForms
-from ngraph.runtime.lock import fork_safe_lock
+from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.runtime.watching import watcher
 from ngraph.transformers.executable.cached import CachedProgram, code_of
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, stripped_key, title
