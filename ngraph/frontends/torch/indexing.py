@@ -233,6 +233,9 @@ def embedding_bag(
     if sparse or scale_grad_by_freq:
         return NotImplemented  # a gradient without most of its rows; one that PyTorch divides in ways of its own
     bags = offsets.shape[0] - int(include_last_offset)
+    starts = (offsets[:1] == 0).all() & (offsets[1:] >= offsets[:-1]).all() & (offsets <= indices.shape[0]).all()
+    torch._assert_async(starts, "offsets of bags start at 0, do not fall, and are no more than there are indices")
+    torch._assert_async((indices >= 0).all(), "an index of an embedding is at least 0")
     row = torch.arange(indices.shape[0], dtype=offsets.dtype, device=indices.device)
     bag = torch.searchsorted(offsets[:bags], row, right=True) - 1
     there = indices != padding_idx

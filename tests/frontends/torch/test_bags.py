@@ -40,3 +40,23 @@ def test_bags_of_embeddings(mode, last, padding, dtype):
         with torch.no_grad():
             torch.testing.assert_close(compiled(weight, indices, offsets, factors), want.detach())
     assert not report().in_torch
+
+
+@pytest.mark.parametrize(
+    ("indices", "offsets", "says"),
+    [
+        ([1, -1], [0, 1], "at least 0"),
+        ([1, 2, 4], [1, 2], "start at 0"),
+        ([1, 2, 4], [0, 50], "no more"),
+        ([1, 2, 4, 5, 3], [0, 4, 2], "fall"),
+    ],
+    ids=["negative", "start", "end", "falling"],
+)
+def test_bags_that_eager_refuses_are_refused(indices, offsets, says):
+    torch._dynamo.reset()
+    f = torch.nn.functional.embedding_bag
+    given = torch.tensor(indices), torch.randn(10, 4), torch.tensor(offsets)
+    with pytest.raises(RuntimeError):
+        f(*given)
+    with pytest.raises(RuntimeError, match=says):
+        torch.compile(f, backend=backend, fullgraph=True)(*given)
