@@ -159,7 +159,7 @@ def of_pictures(layer, **compiled):
 
 @pytest.mark.parametrize("compiled", [{}, {"jit_compile": False}, {"steps_per_execution": 2}])
 def test_a_layer_that_needs_values_trains_op_by_op_with_one_warning(compiled):
-    made = of_pictures(layers.RandomCrop(8, 7), **compiled)
+    made = of_pictures(layers.RandomCrop(8, 7, seed=1), **compiled)
     with pytest.warns(NgraphWarning, match="train_step runs op by op") as warned:
         history = made.fit(PICTURES, np.zeros((6, 2), "float32"), batch_size=2, epochs=3, verbose=0).history["loss"]
     assert history[-1] < history[0] and len([w for w in warned if w.category is NgraphWarning]) == 1

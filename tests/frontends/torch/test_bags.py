@@ -56,7 +56,8 @@ def test_bags_that_eager_refuses_are_refused(indices, offsets, says):
     torch._dynamo.reset()
     f = torch.nn.functional.embedding_bag
     given = torch.tensor(indices), torch.randn(10, 4), torch.tensor(offsets)
-    with pytest.raises(RuntimeError):
-        f(*given)
+    if says != "fall":  # on some processors eager PyTorch reads rows out of bounds here, and answers
+        with pytest.raises(RuntimeError):
+            f(*given)
     with pytest.raises(RuntimeError, match=says):
         torch.compile(f, backend=backend, fullgraph=True)(*given)
