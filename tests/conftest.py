@@ -1,9 +1,11 @@
 """What all tests share: goldens, which are expected texts kept as files. `make goldens` rewrites them; then read the diff."""
 
 import os
+import random
 import signal
 import sys
 
+import numpy as np
 import pytest
 
 from ngraph import warn
@@ -68,6 +70,15 @@ def golden(request):
             assert text == kept.read(), f"{path} differs; `make goldens` rewrites it"
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """Each test finds the generators of Python, NumPy and PyTorch in one state, whatever ran before it in the same process."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
