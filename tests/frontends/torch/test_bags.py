@@ -6,10 +6,19 @@ import torch
 from ngraph.frontends.torch import backend, report, reset
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-@pytest.mark.parametrize("padding", [None, 2])
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("mode", ["sum", "mean", "max", "weighted sum"])
+@pytest.mark.parametrize(
+    ("mode", "last", "padding", "dtype"),  # each two values of two columns meet in one row
+    [
+        ("sum", False, None, torch.int64),
+        ("sum", True, 2, torch.int32),
+        ("mean", False, 2, torch.int64),
+        ("mean", True, None, torch.int32),
+        ("max", False, None, torch.int32),
+        ("max", True, 2, torch.int64),
+        ("weighted sum", False, 2, torch.int32),
+        ("weighted sum", True, None, torch.int64),
+    ],
+)
 def test_bags_of_embeddings(mode, last, padding, dtype):
     """Empty bags, no rows at all, rows that count in no bag, and offsets with and without the end."""
     torch._dynamo.reset()
