@@ -97,7 +97,6 @@ EXCEPTIONS = (
     Exceptional("binary cross-entropy", "second", "x is infinite", lambda x, y: np.isinf(x), "NaN", "an infinity", "as for the value"),
     Exceptional("prod", "first", "an x is infinite or NaN", _never_finite, "the product of the others", "NaN", "it is the derivative"),
     Exceptional("prod", "second", "an x is infinite or NaN", _never_finite, "NaN", "an infinity or NaN", "zeros times infinities"),
-    Exceptional("variance", "first", "an x is infinite", _never_finite, "NaN", "an infinity for the others", "the value is NaN"),
     Exceptional(
         "logsumexp", "first", "all x are -inf", lambda x: np.isneginf(x).all(), "0", "NaN",
         "a row that is masked away leaves the others' gradients whole",

@@ -150,7 +150,7 @@ from ngraph.ops.rearrange import (
     tensor_slice,
     unflatten,
 )
-from ngraph.ops.reduce import L1_norm, L2_norm, batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
+from ngraph.ops.reduce import L1_norm, L2_norm, batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, var, variance
 from ngraph.ops.selection import nonzero, top_k
 from ngraph.ops.sorting import argmax, argmin, cummax, cummin, cumprod, cumsum, sort
 from ngraph.ops.special import digamma, erfinv, lgamma, trigamma
@@ -210,7 +210,6 @@ if _TYPE_CHECKING:
         segment_sum,
         std,
         unique,
-        var,
     )
 
 _LATE = {  # functions of modules without records of ops, which are loaded on first use
@@ -225,7 +224,7 @@ _LATE = {  # functions of modules without records of ops, which are loaded on fi
     "ngraph.ops.notation": "einsum rearrange",
     "ngraph.ops.resampling": "grid_sample interpolate",
     "ngraph.ops.statistics": "all any argsort bincount histogram logcumsumexp median norm quantile searchsorted segment_max segment_mean "
-    "segment_sum std unique var",
+    "segment_sum std unique",
 }
 
 _opdef.seal()

@@ -51,9 +51,9 @@ def _adjoints(seeds: Seeds, constants: bool = False, instead: Mapping[Op, Op] = 
     Cached for equal arguments. The second result lists the ops without a derivative that the traversal reached: their dependencies have
     none either.
     """
-    kept = seeds[0][0].backward
+    kept = seeds[0][0].traversals
     if kept is None:
-        kept = seeds[0][0].backward = {}
+        kept = seeds[0][0].traversals = {}
     key = seeds, constants, tuple(instead.values())
     if key in kept:
         return kept[key]

@@ -18,6 +18,8 @@ from ngraph.parts.scopes import ScopedValue
 from ngraph.parts.walk import post_order
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ngraph.op_graph.opdef import OpDef
 
 _serial = itertools.count()
@@ -74,6 +76,15 @@ def place_of_now() -> Op | SourceLocation:
     return SourceLocation(user_line(), names.current_scope(), names.current_metadata()) if parent is None else parent
 
 
+# NumPy's functions for the operators of arrays, and the operators that `op OPERATOR array` is in place of `array OPERATOR op`.
+FLIPPED = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__", "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__", "bitwise_and": "__rand__", "bitwise_or": "__ror__",
+    "bitwise_xor": "__rxor__", "left_shift": "__rlshift__", "right_shift": "__rrshift__", "less": "__gt__", "less_equal": "__ge__",
+    "greater": "__lt__", "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__",
+}  # fmt: skip
+
+
 class Op:
     """A node: an op record, its inputs, attributes, and the type of its value.
 
@@ -82,9 +93,7 @@ class Op:
     name     for people; `named("W")` sets it          line     (file, line number) of the user's code
     """
 
-    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "scale", "serial", "backward", "__weakref__")
-    __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
-
+    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "scale", "serial", "traversals", "__weakref__")
     if TYPE_CHECKING:  # the operators, which `ops` assigns
 
         def _unary(self) -> Op: ...
@@ -113,7 +122,7 @@ class Op:
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
         self.scale = 1.0  # factor of derivatives that pass through this op, if set before they are computed
-        self.backward: dict[Any, Any] | None = None  # the reverse-mode traversals that start at this op, by their seeds
+        self.traversals: dict[Any, Any] | None = None  # the reverse-mode traversals that start at this op, by their seeds
         for kept in _collecting.get():
             kept.append(self)
         parent = _made_for.get()
@@ -352,6 +361,15 @@ class Op:
         )
 
     __float__ = __int__ = __complex__ = __array__ = _no_value
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Op:
+        """Returns the op of `array + op` and its like. Raises NoTensor where another NumPy function is given an op."""
+        operator = method == "__call__" and not named and len(inputs) == 2 and not isinstance(inputs[0], Op)
+        flipped = FLIPPED.get(ufunc.__name__) if operator else None
+        if flipped is None:
+            raise no_function_for(self.label, ufunc.__name__)
+        made: Op = getattr(self, flipped)(inputs[0])
+        return made
 
     def __array_function__(self, function: Callable[..., Any], *_: Any) -> NoReturn:
         """Raises NoTensor where a NumPy function is given an op."""

@@ -322,6 +322,8 @@ def find_axis(x: Op | Sequence[Op], axis: Axis | str, name: str) -> Axis:
 
 def _denoted_axis(operands: Sequence[Op], among: Sequence[Axis], axis: Axis | str, name: str) -> Axis:
     """Returns what `find_axis` does; `among`: the axes of the operands."""
+    if isinstance(axis, (list, tuple)) and len(axis) == 1:
+        (axis,) = axis
     found = _denoted(among, axis)
     if len(found) != 1:
         said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))

@@ -758,7 +758,7 @@ sign: OpDef = composite(
     np.sign,
     lambda x: where(equal(x, x), cast(less(0, x), x.dtype) - cast(less(x, 0), x.dtype), x),
     lambda op, dy, x: None,
-    kinds=("float", "int"),
+    kinds=NUMERIC,
     smooth=False,
     onnx="Sign",
 )

@@ -20,7 +20,7 @@ from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType, place_of_now
 from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
-from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
+from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, constant, equal, filled, not_equal, where
 from ngraph.ops.rearrange import axes_with_order, broadcast, iota
 from ngraph.warn import warn
 
@@ -305,7 +305,8 @@ def _places_along(x: Op, idx: Any, axis: Any, mode: str, name: str) -> tuple[tup
         what = f"{name}: {len(indices)} indices for {len(axes)} axes"
         raise AxisError(what, details=(show_input(x),), fix="give one index for each axis")
     along = tuple([find_axis(x, a, name) for a in axes])
-    found = [_refusing(_whole_index(as_op(i), name), a, mode) for i, a in zip(indices, along, strict=True)]
+    numbers = [constant(i, (), dtypes.int64) if isinstance(i, int) and not isinstance(i, bool) else as_op(i) for i in indices]
+    found = [_refusing(_whole_index(i, name), a, mode) for i, a in zip(numbers, along, strict=True)]
     return tuple([i for i, _ in found]), along, found[0][1] if found else mode
 
 

@@ -157,8 +157,8 @@ def roll(x: Any, shift: int | Mapping[Any, int], axis: Axis | str | None = None)
     x = as_op(x)
     if not isinstance(shift, Mapping) and axis is None:
         raise AxisError(f"roll({x.label}): along which axis?", details=(show_input(x),), fix='name it: ng.roll(x, 1, "H")')
-    shifts: Mapping[Any, int] = shift if isinstance(shift, Mapping) else {axis: shift}
-    by = {find_axis(x, name, "roll"): n for name, n in shifts.items()}
+    shifts: Iterable[tuple[Any, int]] = shift.items() if isinstance(shift, Mapping) else [(axis, shift)]
+    by = {find_axis(x, name, "roll"): n for name, n in shifts}
     index = {a: (Idx(a) - n) % a.size if a.size != 0 else Idx(a) for a, n in by.items()}
     return _moved(x, {a: a for a in by}, index, lambda a: np.roll(np.arange(a.length or 0), by[a]))
 

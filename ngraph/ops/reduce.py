@@ -237,15 +237,16 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
     """
     x = averaged(x, dtype)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
-    return rounding_once(lambda x: sum(x, reduction_axes, out_axes) / count(gone, x.dtype))(x)
+    made = rounding_once(lambda x: sum(x, gone) / count(gone, x.dtype))(x)
+    return made if out_axes is None else in_order(made, out_axes)
 
 
 def _var_lower(op: Op, x: Op) -> Op:
     axes, correction = op.attrs["axes"], op.attrs["correction"]
 
     def found(x: Op) -> Op:
-        distance = x - mean(x, reduction_axes=axes)
-        return reduce.build(distance * distance, kind="add", axes=axes) / maximum(count(axes, x.dtype) - correction, 0.0)
+        distance, many = x - mean(x, reduction_axes=axes), count(axes, x.dtype)
+        return reduce.build(distance * distance, kind="add", axes=axes) / (maximum(many - correction, 0.0) if correction else many)
 
     return rounding_once(found)(x)
 
@@ -290,20 +291,31 @@ var_record: OpDef = op(
 )
 
 
+def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: float = 0) -> Op:
+    """Returns the variance: the sum of squared distances from the mean, over the number of elements less `correction`.
+
+    correction: 0 for that of all elements, 1 for the unbiased estimate from a sample (PyTorch's default). Axes as in `ng.sum`; float64
+    for integers and bool. Where there are no more elements than the correction it is infinite, and NaN where all are equal; its derivative
+    divides by the difference as it is, as PyTorch's does.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.var(ng.constant([1.0, 2.0, 3.0], "H=3"), correction=1))()
+        array(1.)
+    """
+    x = averaged(as_op(x))
+    gone = reduced_axes(x, reduction_axes, out_axes, "var")
+    made = var_record.build(x, axes=gone, correction=correction)
+    return made if out_axes is None else in_order(made, out_axes)
+
+
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the mean squared distance from the mean (biased); dtypes as in `mean`.
+    """Returns `ng.var(x, reduction_axes, out_axes)`, the mean squared distance from the mean; the axes to keep come first.
 
     >>> ng.function(ng.variance(ng.constant([1.0, 3.0], "H=2"), reduction_axes="H"))()
     ComputedArray(1.)
     """
-    x = averaged(x)
-    gone = reduced_axes(x, reduction_axes, out_axes, "variance")
-
-    def found(x: Op) -> Op:
-        distance = x - mean(x, reduction_axes=gone)
-        return mean(distance * distance, reduction_axes, out_axes)
-
-    return rounding_once(found)(x)
+    return var(x, reduction_axes, out_axes)
 
 
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:

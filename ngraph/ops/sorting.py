@@ -94,9 +94,9 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
     x = as_op(x)
     if reduction_axes is None and _names_axes(x, dtype):
         dtype, reduction_axes = None, dtype
-    gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
-    if reduction_axes is not None:
-        gone = own_axes(x, reduction_axes, f"arg{kind}")  # their order defines the flat position
+    named = None if reduction_axes is None else own_axes(x, reduction_axes, f"arg{kind}")
+    gone = reduced_axes(x, named, out_axes, f"arg{kind}")
+    gone = gone if named is None else named  # their order defines the flat position
     found = argreduce.build(x, kind=kind, axes=gone)
     for a in gone:
         for leaf in expr.leaves(a.size):

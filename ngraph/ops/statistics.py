@@ -57,24 +57,6 @@ def root(x: Op) -> Op:
     return where(none, 0.0, sqrt(where(none, 1.0, x)))
 
 
-def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: float = 0) -> Op:
-    """Returns the variance: the sum of squared distances from the mean, over the number of elements less `correction`.
-
-    correction: 0 for that of all elements, 1 for the unbiased estimate from a sample (PyTorch's default). Axes as in `ng.sum`; float64
-    for integers and bool. Where there are no more elements than the correction it is infinite, and NaN where all are equal; its derivative
-    divides by the difference as it is, as PyTorch's does.
-
-        >>> import ngraph as ng
-        >>> from ngraph.util.utils import executor
-        >>> executor(ng.var(ng.constant([1.0, 2.0, 3.0], "H=3"), correction=1))()
-        array(1.)
-    """
-    x = averaged(as_op(x))
-    gone = reduced_axes(x, reduction_axes, out_axes, "var")
-    made = var_record.build(x, axes=gone, correction=correction)
-    return made if out_axes is None else in_order(made, out_axes)
-
-
 def std(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: float = 0) -> Op:
     """Returns the standard deviation, the square root of `ng.var` of the same arguments; its derivative is 0 where it is 0.
 

@@ -29,14 +29,34 @@ class ComputedArray(np.ndarray[Any, Any]):
     What NumPy computes from it are plain arrays.
     """
 
-    of: Op | None = None
+    known: Axes | None = None  # those of its dims, whose lengths may be those before the call
 
     @classmethod
-    def made(cls, array: np.ndarray[Any, Any], of: Op) -> ComputedArray:
-        """Returns the array as the value of an op, without a copy."""
+    def made(cls, array: np.ndarray[Any, Any], known: Axes) -> ComputedArray:
+        """Returns the array with these axes, without a copy."""
         found = array.view(cls)
-        found.of = of
+        found.known = known
         return found
+
+    def copy(self, order: Any = "C") -> ComputedArray:
+        """Returns a copy, which has the same axes."""
+        made: ComputedArray = super().copy(order)
+        made.known = self.known
+        return made
+
+    def __copy__(self) -> ComputedArray:
+        return self.copy("K")
+
+    def __deepcopy__(self, memo: Any) -> ComputedArray:
+        return self.copy("K")
+
+    def __reduce__(self) -> Any:
+        make, arguments, state = super().__reduce__()
+        return make, arguments, (state, None if self.known is None else self.axes)
+
+    def __setstate__(self, state: Any) -> None:
+        array, self.known = state
+        super().__setstate__(array)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         plain = np.asarray(array)
@@ -45,7 +65,7 @@ class ComputedArray(np.ndarray[Any, Any]):
     @property
     def axes(self) -> Axes:
         """The axes of its dims, with their lengths. Raises GraphError for a part of a result, of which they are not known."""
-        known = None if self.of is None else self.of.axes
+        known = self.known
         if known is None or len(known) != self.ndim:
             raise GraphError("the axes of a part of a result are not known", fix="slice the op: x['H', 2:5]")
         return Axes([a.resized(n) for a, n in zip(known, self.shape, strict=True)])
@@ -86,7 +106,7 @@ class ArrayFunction:
     def to_xarray(self, *given: Any, **named: Any) -> Any:
         """Returns the results of a call as xarray DataArrays, whose dims are the names of the axes. Needs the package xarray."""
         values = self._called(given, named)
-        made = [None if v is None else ComputedArray.made(v, o).to_xarray() for o, v in zip(self._ops, values, strict=True)]
+        made = [None if v is None else ComputedArray.made(v, o.axes).to_xarray() for o, v in zip(self._ops, values, strict=True)]
         return nest.rebuilt(self.results, made)
 
     def _called(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -96,7 +116,7 @@ class ArrayFunction:
     def _out(self, op: Op, value: Any) -> Any:
         if value is None:
             return None
-        made = ComputedArray.made(value, op)
+        made = ComputedArray.made(value, op.axes)
         return made.to_xarray() if self._xarray else made
 
     def _values(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:

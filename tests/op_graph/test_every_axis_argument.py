@@ -59,6 +59,24 @@ def test_a_name_is_its_axis(name):
         called(name, "Rowz", "Wide")
 
 
+@pytest.mark.parametrize("name", sorted(TAKEN))
+def test_one_axis_may_stand_in_a_list(name):
+    for listed, alone in zip(leaves(called(name, ["Rows"], "Wide")), leaves(called(name, "Rows", "Wide")), strict=True):
+        assert listed.axes == alone.axes and listed.axes.lengths == alone.axes.lengths and listed.opdef is alone.opdef
+
+
+@pytest.mark.parametrize("f", [ng.sum, ng.mean, ng.max, ng.var, ng.std, ng.argmax, ng.logsumexp, ng.median, ng.norm])
+def test_axes_are_read_once(f):
+    """A generator gives the axes that a list gives; NumPy says the values."""
+    array = np.random.default_rng(1).random((2, 3, 4))
+    x = ng.constant(array, "N=2 H=3 W=4")
+    argument = "reduction_axes"
+    found = ng.function(f(x, **{argument: (name for name in ("H", "W"))}))()
+    flat = array.reshape(2, 12)
+    own = {"logsumexp": lambda a, axis: np.log(np.exp(a).sum(axis)), "norm": lambda a, axis: np.linalg.norm(a, axis=axis)}
+    np.testing.assert_allclose(found, own.get(f.__name__, getattr(np, f.__name__, None))(flat, axis=1))
+
+
 def leaves(made):
     return [made] if not isinstance(made, (tuple, list)) else list(made)
 

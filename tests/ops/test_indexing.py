@@ -80,6 +80,19 @@ def test_several_axes_at_once():
     np.testing.assert_array_equal(found, xs[rows, :, columns])
 
 
+def test_numbers_are_indices():
+    x = hole(I, K, J)
+    xs = RNG.normal(size=(3, 2, 4))
+    one, two, put, negative = compute([take(x, 2, J), take(x, (1, 3), (I, J)), ng.put(x, 0, 7.0, J), take(x, np.int64(1), [I])], {x: xs})
+    np.testing.assert_array_equal(one, xs[:, :, 2])
+    np.testing.assert_array_equal(two, xs[1, :, 3])
+    np.testing.assert_array_equal(negative, xs[1])
+    xs[:, :, 0] = 7
+    np.testing.assert_array_equal(put, xs)
+    with pytest.raises(DTypeError, match="the index constant is bool"):
+        take(x, True, J)
+
+
 def test_lengths_that_come_with_the_call():
     j, n = ng.make_axis(name="J"), ng.make_axis(name="N")
     x, i = ng.placeholder([j, K], dtype="float64"), ng.placeholder([n], dtype="int32")

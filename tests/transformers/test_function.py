@@ -1,5 +1,6 @@
 """`ng.function`: results in any nest that know their axes, values by position, by name, or as one dict."""
 
+import copy
 import dataclasses
 import pickle
 from typing import Any
@@ -116,6 +117,19 @@ def test_inputs_are_axes_as_text():
     np.testing.assert_allclose(ng.function(lambda a, b: a - b, b="N=2", a="N")(a=[1, 2], b=[3, 5]), [-2, -3])
     with pytest.raises(AxisError, match="D occurs twice"):
         ng.function(lambda x: x, "D=3 D")
+
+
+def test_copies_of_results_know_their_axes():
+    x = ng.placeholder("N=? D=3")
+    found = ng.function(x * 2, x)(DATA)
+    for again in (copy.copy(found), copy.deepcopy(found), found.copy(), pickle.loads(pickle.dumps(found))):
+        assert again is not found and not np.shares_memory(again, found)
+        assert again.axes == found.axes and again.axes.lengths == (4, 3) and again.dims == ("N", "D")
+        np.testing.assert_array_equal(again, DATA * 2)
+    assert type(found + 1) is np.ndarray
+    for part in (found[0], pickle.loads(pickle.dumps(found.T))):
+        with pytest.raises(GraphError, match="a part of a result"):
+            _ = part.axes
 
 
 def test_xarray_in_and_out():
