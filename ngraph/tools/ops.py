@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, getsourcefile, getsourcelines, isfunction, signature, unwrap
 from shutil import get_terminal_size
 from typing import Any
 
 import ngraph
 import ngraph.api
-from ngraph.errors import nearest
+from ngraph.errors import UnknownName, nearest
 from ngraph.op_graph.files import told
 from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops, help_of
 from ngraph.parts.registry import HOME
@@ -193,7 +193,7 @@ def _short(where: str) -> str:
 
 
 def _arguments(parser: Any) -> None:
-    parser.add_argument("op", nargs="?", metavar="OP", help="all that is said about this op, and the line that says it")
+    parser.add_argument("op", nargs="?", metavar="OP", help="the help of this op or function, and each fact about it with its line")
     parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
     parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
     parser.add_argument("--onnx", action="store_true", help="the ops of ONNX and how each is read, as Markdown")
@@ -221,9 +221,7 @@ def ops(arguments: Any) -> Answer:
             support = import_module(f"ngraph.frontends.{name}.support")
             return Answer(support.page(), [row._asdict() for row in support.rows()])
     if arguments.op:
-        record = _record(arguments.op)
-        facts = said(record.name)
-        return Answer(f"{help_of(record)}\n\n{columns([SAID, *facts])}", [dict(zip(SAID, row, strict=True)) for row in facts])
+        return _told(arguments.op)
     taken = takers()
     rows = [aspects(r, taken) for r in REGISTRY.values()]
     width = get_terminal_size((140, 24)).columns
@@ -235,11 +233,33 @@ def _fitted(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
-def _record(name: str) -> OpDef:
-    """Returns the record of an op, by its own name or by that of its function. Raises UsageError that names the nearest."""
-    public = getattr(ngraph.api, name.removeprefix("ng."), None)
-    record = REGISTRY.get(name) or (public if isinstance(public, OpDef) else None)
-    if record is None:
-        known = nearest(name, [*REGISTRY, *(n for n in ngraph.api.__all__ if isinstance(getattr(ngraph, n), OpDef))])
-        raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
-    return record
+def _told(name: str) -> Answer:
+    """Returns the help of an op, or of a function that is made of several, and what the record of the op says.
+
+    Raises UsageError that names the nearest, or what to write here for a name of another library.
+    """
+    public: Any = ngraph
+    try:
+        for part in name.removeprefix("ng.").split("."):
+            public = getattr(public, part)
+    except AttributeError as error:
+        public = None
+        if name not in REGISTRY:
+            known = nearest(name, [*REGISTRY, *ngraph.api.__all__])
+            foreign = error.fix if isinstance(error, UnknownName) else ""
+            fix = f"did you mean {known}?" if known else foreign or "`ngraph ops` prints them all"
+            raise UsageError(f"there is no op or function {name!r}", fix=fix) from error
+    record = public if isinstance(public, OpDef) else REGISTRY.get(name)
+    text = _help_of_function(public) if isfunction(public) else "" if record is None else help_of(record)
+    if not text:
+        raise UsageError(f"{name!r} is no op or function", fix="`ngraph ops` prints the ops")
+    facts = said(record.name) if record is not None else []
+    table = [f"\n{columns([SAID, *facts])}"] if facts else []
+    return Answer("\n".join([text, *table]), [dict(zip(SAID, row, strict=True)) for row in facts] if facts else {"help": text})
+
+
+def _help_of_function(function: Callable[..., Any]) -> str:
+    """Returns what `help` prints of a function, and its source."""
+    module = "ng.linalg" if unwrap(function).__module__ == "ngraph.ops.linalg" else "ng"
+    where = f"{getsourcefile(unwrap(function))}:{getsourcelines(unwrap(function))[1]}".removeprefix(HOME.removesuffix(f"ngraph{os.sep}"))
+    return f"{module}.{function.__name__}{signature(function)}\n\n{getdoc(function)}\n\nsource: {where}"

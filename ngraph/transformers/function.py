@@ -51,7 +51,8 @@ class ComputedArray(np.ndarray[Any, Any]):
         return self.copy("K")
 
     def __reduce__(self) -> Any:
-        make, arguments, state = super().__reduce__()
+        found: Any = super().__reduce__()
+        make, arguments, state = found
         return make, arguments, (state, None if self.known is None else self.axes)
 
     def __setstate__(self, state: Any) -> None:

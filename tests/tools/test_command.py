@@ -142,6 +142,28 @@ def test_ops_has_a_row_for_every_record(tmp_path):
     assert {"direct", "numpy"} <= set(rows["exp"]["taken whole by"].split()) and rows["sigmoid"]["taken whole by"] == "-"
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("sum", "ng.sum(x"), ("ng.mean", "ngraph/ops/reduce.py:"), ("linalg.cholesky", "ng.linalg.cholesky(x"),
+        ("uniform", "ng.uniform(x"), ("compare", "compare(x, y"), ("exp", "ONNX Exp"), ("ng.max", "Returns the maximum"),
+    ],
+)  # fmt: skip
+def test_ops_tells_of_functions_and_of_records(tmp_path, name, says):
+    code, out, _ = ngraph(tmp_path, "ops", name)
+    assert code == 0 and says in out
+    assert json.loads(ngraph(tmp_path, "ops", name, "--json")[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("meen", "did you mean mean?"), ("matmul", "write ng.dot or ng.contract"), ("linalg.sovle", "ng.linalg.solve"), ("linalg", "no op")],
+)
+def test_ops_names_what_to_write(tmp_path, name, says):
+    code, _, err = ngraph(tmp_path, "ops", name)
+    assert code == 2 and says in err
+
+
 def test_the_spec_has_a_row_for_every_core_op(tmp_path):
     code, out, _ = ngraph(tmp_path, "ops", "--spec")
     core = [r for r in REGISTRY.values() if r.core and r.reference]
