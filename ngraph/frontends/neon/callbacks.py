@@ -160,7 +160,10 @@ class TrainLoggerCallback(Callback):
 
 
 class LossCallback(Callback):
-    """Computes the mean of each output of `interval_loss_comp` over a data set, every `frequency` batches and at the end."""
+    """Computes the mean of each output of `interval_loss_comp` over a data set, every `frequency` batches and at the end.
+
+    An output that has axes beside the batch counts as one number, the mean over all of them, as in neon.
+    """
 
     def __init__(self, frequency: int, dataset: Any, interval_loss_comp: Any, say: Callable[[str], Any] = print):
         check("LossCallback", COUNT, frequency=frequency)
@@ -179,7 +182,7 @@ class LossCallback(Callback):
     def _evaluate(self, record: Record, idx: int) -> None:
         self.done = idx
         began = time.perf_counter()
-        found = loop_eval(self.dataset, self.computation)
+        found = {name: float(np.mean(value)) for name, value in loop_eval(self.dataset, self.computation).items()}
         for name, value in found.items():
             record.add(f"cost/{name}", idx, value)
         record.add("time/loss", idx, time.perf_counter() - began)

@@ -13,6 +13,7 @@ from ngraph.errors import ArgumentError, ParseError, StateError
 from ngraph.frontends.neon.calls import Checked, public
 from ngraph.op_graph.files import write_whole
 from ngraph.op_graph.op import Op
+from ngraph.parts import nest
 from ngraph.runtime.weights import read_arrays, write_arrays
 from ngraph.warn import warn
 
@@ -46,10 +47,12 @@ def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]
 
 
 def states_of(computation: Any) -> dict[str, Op]:
-    """Returns the state that a computation (or an op, or ops) depends on or writes and that outlives the process, by name."""
-    roots = getattr(getattr(computation, "computation", computation), "results", computation)
-    roots = getattr(roots, "ops", roots)
-    ops = [roots] if isinstance(roots, Op) else list(getattr(roots, "returns", roots) if not isinstance(roots, (list, tuple)) else roots)
+    """Returns the state that a computation (or a nest of ops) depends on or writes and that outlives the process, by name."""
+    roots = computation
+    if not isinstance(roots, Op):
+        roots = getattr(getattr(computation, "computation", computation), "results", computation)
+        roots = getattr(roots, "ops", getattr(roots, "returns", roots))
+    ops = [root for root in nest.leaves(list(roots) if isinstance(roots, (set, frozenset)) else roots) if root is not None]
     found = {o.name: o for o in Op.all_op_references(ops) if o.is_variable and o.is_persistent}
     return dict(sorted(found.items()))
 

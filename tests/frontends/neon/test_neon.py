@@ -50,6 +50,7 @@ from ngraph.frontends.neon import (
     make_conv,
     scope_ops,
 )
+from ngraph.frontends.neon.callbacks import Record
 
 NAMES = """
 Layer Preprocess Linear Bias Affine Activation Convolution Deconvolution ConvBase DeconvBase make_conv Pooling BatchNorm Dropout
@@ -375,6 +376,34 @@ def test_saver(tmp_path, end):
     z = other.computation(more(x), x)
     with pytest.warns(UserWarning, match="missing: another"):
         Saver().restore(other, z, path)
+
+
+@pytest.mark.parametrize("form", ["an op", "a computation", "all", "a dict", "bound"])
+def test_a_saver_takes_any_form_of_a_computation(tmp_path, form):
+    x = features()
+    model = Sequential([Affine(GaussianInit(), nout=3)])
+    y, t, path = model(x), ngt.make_transformer(), str(tmp_path / "weights")
+    bound = make_bound_computation(t, {"y": y}, {"x": x})
+    bound({"x": np.ones((3, 4))})
+    forms = {"an op": y, "a computation": ng.computation(y, x), "all": ng.computation([y], "all"), "a dict": {"y": y}, "bound": bound}
+    saver = Saver()
+    saver.setup_save(transformer=t, computation=forms[form])
+    saver.save(path)
+    with np.load(path + ".npz") as kept:
+        assert {k: v.tolist() for k, v in kept.items()} == {w.name: t.get(w).tolist() for w in model.variables.values()}
+    for w in model.variables.values():
+        t.set(w, 7)
+    assert len(saver.restore(t, forms[form], path)["matched"]) == 2 and (t.get(model[0].W) != 7).all()
+
+
+def test_a_loss_that_is_not_one_number_is_its_mean():
+    """As in neon, whose programs of 2018 listed the predictions among the outputs to evaluate."""
+    x, data = ng.placeholder("N=4 F=3"), np.random.default_rng(2).normal(size=(12, 3)).astype(np.float32)
+    bound = make_bound_computation(ngt.make_transformer(), {"results": x * 2, "each": ng.sum(x, "F")}, {"x": x})
+    record = Record()
+    found = neon.LossCallback(1, ArrayIterator({"x": data}, 4), bound, say=lambda line: None)
+    found.minibatch_post(None, record, None, 0)
+    np.testing.assert_allclose([record.last("cost/results"), record.last("cost/each")], [2 * data.mean(), data.sum(1).mean()], rtol=1e-5)
 
 
 def test_arguments(tmp_path):
