@@ -192,7 +192,9 @@ class Translator:
             make = LINES[step.op] or (LINES["ufunc"] if NUMPY[step.op] else None)
             if make is None:
                 raise UnsupportedError(
-                    f"{step.op} has no NumPy function", line=(self.origin[0].file, self.origin[0].line) if self.origin else None
+                    f"{step.op} has neither a lowering nor an entry in the table of NumPy calls",
+                    line=(self.origin[0].file, self.origin[0].line) if self.origin else None,
+                    fix=f"give its record lower=, or numpy= if it is elementwise, or write the entry: LINES.of({step.op!r})",
                 )
             made = make(self, step, **step.attrs)
             for value, ref in zip(step.results, (made,) if type(made) is VariableRef else made, strict=True):

@@ -13,6 +13,7 @@
     >>> run([3, 1], (shares, order))
     Traceback (most recent call last):
     ngraph.parts.runner.PassError: pass shares needs 'sorted', which no pass before it gives
+      fix: put order before it
 
 A form is a type of values that passes take and give: programs, graphs, plans. A property is a name for what holds of a value; each pass
 loses those that it does not keep. A fact is a value that a function computes of a form, kept as long as it is true. A pass that reads
@@ -38,7 +39,7 @@ class PassError(ValueError):
     """
 
     def __init__(self, message: str, details: tuple[str, ...] = (), fix: str = ""):
-        super().__init__(message)
+        super().__init__(f"{message}\n  fix: {fix}" if fix else message)
         self.message, self.details, self.fix = message, details, fix
 
 
@@ -109,10 +110,11 @@ class Pass:
             raise PassError(what, fix=f"needs={(*self.needs, *unsaid)!r}")
 
     def __call__(self, value: Any, *arguments: Any, **named: Any) -> Any:
-        for name in self.facts[len(arguments) :]:
-            if name not in named and name in FACTS:
-                named[name] = FACTS[name](value)
-        return self.function(value, *arguments, **named)
+        known = {name: FACTS[name](value) for name in self.facts[len(arguments) :] if name not in named and name in FACTS}
+        made = self.function(value, *arguments, **named, **known)
+        if made is None:
+            raise PassError(f"pass {self.name} returned None", fix="return the value, the same one where nothing changed")
+        return made
 
     def __repr__(self) -> str:
         return f"<pass {self.name}>"

@@ -193,6 +193,16 @@ def test_names_that_are_taken(house):
         fact(noted, "readers")
 
 
+def test_a_pass_without_a_return_is_named(house):
+    @runner.pass_()
+    def forgetful(graph):
+        pass
+
+    for check in (False, True):
+        with pytest.raises(PassError, match=r"pass forgetful returned None\n  fix: return the value"):
+            runner.run(house[0], (forgetful,), check=check)
+
+
 # ---- pipelines --------------------------------------------------------------------------------------------------------------------
 
 
