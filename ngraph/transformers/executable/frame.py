@@ -185,6 +185,7 @@ class InstantiatedPlan:
         self.threads, self.free, self.befores = self.shared.threads, self.shared.free, self.shared.befores
         self.symbols: Mapping[AxisId, int] = self.lengths if outer is None else outer.symbols
         self.outer = outer
+        self.predicted: float | None = None  # seconds of a call on one thread, by schedules; None before one, and where Python runs steps
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self._numbers: dict[Leaf, int] = {}
@@ -653,6 +654,7 @@ class ActivationRecord:
         self.filling: tuple[BufferAddresses, BytecodeRunner] | None = None
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
+            bound.predicted = None if self.walk.host_callbacks else self.walk.table.seconds
             self._start()
 
     def load(self, steps: Sequence[Step]) -> None:

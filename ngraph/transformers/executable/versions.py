@@ -284,6 +284,10 @@ class VersionedExecutable(ABC):
         every = bound.open and not self.eager and len(self.codes) == 1 and nonempty is not None
         return self.device.entry(bound, order, slow, took, forms, self.symbols if every else None, nonempty or ())
 
+    def predicted(self) -> float | None:
+        """Returns the seconds that schedules predict for a call of the last lengths, on one thread; None where it is not known."""
+        return list(self.bound.values())[-1].predicted if self.bound else None
+
     def calls(self) -> dict[str, int]:
         """Returns how often each version was called, by its lengths; none where no length is open."""
         return {self.shown(k): c.calls + sum(e.calls for e in c.entries) for k, c in list(self.codes.items()) if k}

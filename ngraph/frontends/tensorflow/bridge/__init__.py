@@ -1,7 +1,8 @@
 """The bridge: what ngraph can run of a TensorFlow program runs in ngraph, and the rest stays where it is.
 
-`flatten` a function with what it calls · `marking`, `clustering`, `encapsulate` the phases · `kernel` the op and its kernel · `running`
-clusters as they run · `functions` where TensorFlow calls functions, and the API · `pictures`, `reports` views. It needs TensorFlow.
+`flatten` a function with what it calls · `marking`, `clustering`, `encapsulate` the phases · `prices` what clusters cost · `kernel` the op
+and its kernel · `running` clusters as they run · `functions` where TensorFlow calls functions, and the API · `pictures`, `reports` views.
+It needs TensorFlow.
 
 Words: docs/glossary.md.
 """

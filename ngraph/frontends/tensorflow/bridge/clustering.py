@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
+from ngraph.frontends.tensorflow.bridge import prices
 from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction
 from ngraph.frontends.tensorflow.bridge.marking import VARIANT, Marks, in_order, without
-from ngraph.frontends.tensorflow.dtypes import numpy_type
+from ngraph.frontends.tensorflow.bridge.prices import TRIVIAL
 from ngraph.frontends.tensorflow.graph import node_of
+from ngraph.targets import chosen
 
-TRIVIAL = frozenset("Const Identity IdentityN StopGradient Snapshot Reshape Squeeze ExpandDims Shape ShapeN Size Rank NoOp".split())
 LEAST_NODES = 2  # nodes that compute something in a cluster: the bridge of 2019 had the same (NGRAPH_TF_MIN_NONTRIVIAL_NODES)
 LEAST_IN_LOOPS = 64  # the same in a loop's body: an LSTM's backward step of 37 nodes took 0.25 ms longer here, a train step of 150 less
-ASSUMED = 32  # a length that is open: the batch size that Keras takes by default
-
-# Microseconds on the machines that this was measured on (two cores, AVX-512): the call of a TensorFlow op, the call of a cluster, an
-# argument or result of it; and bytes that one core reads or writes in a microsecond.
-OP_CALL, CLUSTER_CALL, ARGUMENT = 3.0, 40.0, 1.5
-BYTES = 8_000
 
 
 class Cluster(NamedTuple):
@@ -119,7 +113,9 @@ def _unmerged(function: TypedFunction, marks: Marks, levels: dict[str, int]) -> 
 
 
 def deassign(function: TypedFunction, marks: Marks, clustering: Clustering, keep_all: bool = False, least: int = LEAST_NODES) -> bool:
-    """Gives clusters back that are too small, or that TensorFlow runs sooner by their price; returns whether there were any.
+    """Gives clusters back that are too small, or cheaper in TensorFlow than any plan could be; returns whether there were any.
+
+    What a plan costs beside its call is known once it is made, with the first call (`running`): more clusters are given back then.
 
     keep_all: none is given back (NGRAPH_TF_DISABLE_DEASSIGN_CLUSTERS).
     """
@@ -133,9 +129,8 @@ def deassign(function: TypedFunction, marks: Marks, clustering: Clustering, keep
         if len(work) < least:
             reason = f"it has {len(work)} node{'s' * (len(work) != 1)} that compute{'s' * (len(work) == 1)} something"
         else:
-            ours, theirs = prices(function, cluster)
-            if ours > theirs:
-                reason = f"TensorFlow runs it in about {theirs:.0f} us, and a call of ours takes {ours:.0f}"
+            theirs = prices.in_tensorflow(function, cluster.nodes, chosen())
+            reason = "" if theirs is None else prices.why_given_back(prices.here(borders(function, cluster)), theirs)
         if reason:
             gone = True
             clustering.dropped.append((reason, cluster.nodes))
@@ -146,35 +141,10 @@ def deassign(function: TypedFunction, marks: Marks, clustering: Clustering, keep
     return gone
 
 
-def prices(function: TypedFunction, cluster: Cluster) -> tuple[float, float]:
-    """Returns about how many microseconds a cluster takes here and in TensorFlow.
-
-    TensorFlow calls each op, and each reads and writes memory; ours is called once, and what is within it stays in registers or caches.
-    The arithmetic is on both sides, and left out.
-    """
+def borders(function: TypedFunction, cluster: Cluster) -> int:
+    """Returns how many values of others a cluster takes."""
     inside = set(cluster.nodes)
-    theirs = border = 0.0
-    seen: set[str] = set()
-    for name in cluster.nodes:
-        node = function.nodes[name]
-        if node.op not in TRIVIAL:
-            moved = sum(_bytes(function, v) for v in node.takes) + sum(_bytes(function, f"{name}:{k}") for k in range(len(node.dtypes)))
-            theirs += OP_CALL + moved / BYTES
-        for value in node.takes:
-            if node_of(value) not in inside and value not in seen:
-                seen.add(value)
-                border += ARGUMENT + _bytes(function, value) / BYTES
-    return CLUSTER_CALL + border, theirs
-
-
-def _count(function: TypedFunction, value: str) -> int:
-    shape = function.shape(value)
-    return prod(ASSUMED if n is None else n for n in shape) if shape is not None else ASSUMED
-
-
-def _bytes(function: TypedFunction, value: str) -> int:
-    dtype = numpy_type(function.dtype(value))
-    return 0 if dtype is None else _count(function, value) * dtype.itemsize
+    return len({v for name in cluster.nodes for v in function.nodes[name].takes if node_of(v) not in inside})
 
 
 def kinds(function: TypedFunction, names: Sequence[str]) -> dict[str, int]:

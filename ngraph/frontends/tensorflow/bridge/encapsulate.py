@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from ngraph.frontends.tensorflow.bridge.clustering import Cluster, Clustering
-from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, TypedFunction, TypedNode, definition, functions_used
+from ngraph.frontends.tensorflow.bridge.flatten import (
+    FlatFunction,
+    TypedFunction,
+    TypedNode,
+    definition,
+    functions_used,
+    imported,
+    typed,
+)
 from ngraph.frontends.tensorflow.bridge.kernel import OP
 from ngraph.frontends.tensorflow.bridge.marking import Marks
 from ngraph.frontends.tensorflow.graph import node_of
@@ -147,6 +155,14 @@ def _cluster_graph(function: TypedFunction, marks: Marks, cluster: Cluster, numb
     own = set(cluster.nodes)
     gives = sorted(v for v in wanted if node_of(v) in own)
     return ClusterGraph(number, cluster.nodes, graph, list(takes), gives, gives)
+
+
+def typed_cluster(cluster: ClusterGraph, arguments: Sequence[Any]) -> TypedFunction:
+    """Returns a cluster with what TensorFlow says of its values when its arguments are these arrays."""
+    takes = [f"argument_{k}" for k in range(len(cluster.takes))]
+    graph = GraphDef(node=[n for n in cluster.graph.node if n.name not in takes], versions=cluster.graph.versions)
+    flat = FlatFunction(op_name(cluster.number), graph, takes, cluster.results, [])
+    return typed(flat, imported(flat, arguments))
 
 
 def _placeholder(node: Any, name: str, dtype: int, shape: Shape) -> None:

@@ -66,7 +66,8 @@ class BridgedFunction:
         self.dropped: list[tuple[str, list[str]]] = []
         self.inner: list[BridgedFunction] = []
         self.former: list[RunningCluster] = []  # clusters that have failed
-        self.failed: dict[str, str] = {}  # nodes of clusters that have failed, with the reason
+        self.failed: dict[str, str] = {}  # nodes of clusters that have failed or were slower, with the reason
+        self.slower: list[tuple[str, list[str]]] = []  # clusters whose plan was slower by its price: the reason and the nodes
         self.version, self.called = -1, False  # called: since the last reset of reports
         self.picture: tuple[TypedFunction, Marks, dict[str, int]] | None = None
 
@@ -83,6 +84,9 @@ class BridgedFunction:
             if c.failure:
                 self.former.append(c)
                 self.failed.update(dict.fromkeys(_blamed(c), f"its cluster failed: {c.failure}"))
+            elif c.slower:
+                self.slower.append((c.slower, c.about.nodes))
+                self.failed.update(dict.fromkeys(c.about.nodes, f"its cluster was given back: {c.slower}"))
         self.clusters = []
         try:
             self._build(like, function_type)
@@ -103,7 +107,7 @@ class BridgedFunction:
         marks, clustering = phases(function, self.failed, LEAST_IN_LOOPS if self.in_loop else LEAST_NODES)
         self.marked = len(marks.ours)
         self.clustered = sum(len(c.nodes) for c in clustering.clusters)
-        self.left, self.edges, self.dropped = counted(marks.reasons, function), clustering.edges, clustering.dropped
+        self.left, self.edges, self.dropped = counted(marks.reasons, function), clustering.edges, [*clustering.dropped, *self.slower]
         self.picture = function, marks, clustering.of
         bodies = self._bodies(function, graph, marks)
         if not clustering.clusters and not bodies:
@@ -113,7 +117,7 @@ class BridgedFunction:
         for node in made.flat.graph.node:
             for key, name in bodies.get(node.name, {}).items():
                 node.attr[key].func.name = name
-        self.clusters = [RunningCluster(c, self.name, get_backend()) for c in made.clusters]
+        self.clusters = [RunningCluster(c, self.name, get_backend(), not keeps_all()) for c in made.clusters]
         running.update((c.about.number, c) for c in self.clusters)
         new = self._graph(made, like)
         pictures.dump("encapsulated", typed(made.flat, new))
@@ -156,8 +160,8 @@ class BridgedFunction:
 
     @property
     def stale(self) -> bool:
-        """Whether it has to be made anew: settings have changed, or a cluster has failed since."""
-        return self.version != settings.version or any(c.failure for f in self.whole for c in f.clusters)
+        """Whether it has to be made anew: settings have changed, or a cluster has failed or was slower since."""
+        return self.version != settings.version or any(c.failure or c.slower for f in self.whole for c in f.clusters)
 
 
 def _blamed(cluster: RunningCluster) -> list[str]:
@@ -176,10 +180,14 @@ def _forget(numbers: Sequence[int]) -> None:
         running.pop(number, None)
 
 
+def keeps_all() -> bool:
+    """Returns whether no cluster is given back."""
+    return bool(os.environ.get("NGRAPH_TF_DISABLE_DEASSIGN_CLUSTERS"))
+
+
 def phases(function: TypedFunction, failed: Mapping[str, str] | None = None, least: int = LEAST_NODES) -> tuple[Marks, Clustering]:
     """Returns a function's marks and clusters, with the settings and environment as they are."""
     disabled = settings.disabled | {op for op in os.environ.get("NGRAPH_TF_DISABLED_OPS", "").split(",") if op}
-    keep_all = bool(os.environ.get("NGRAPH_TF_DISABLE_DEASSIGN_CLUSTERS"))
     least = int(os.environ.get("NGRAPH_TF_MIN_NONTRIVIAL_NODES", least))
     marks = mark(function, disabled, failed)
     pictures.dump("marked", function, marks)
@@ -188,7 +196,7 @@ def phases(function: TypedFunction, failed: Mapping[str, str] | None = None, lea
         clustering = assign(function, marks)
         if not dropped:
             pictures.dump("clustered", function, marks, clustering.of)
-        again = deassign(function, marks, clustering, keep_all, least)
+        again = deassign(function, marks, clustering, keeps_all(), least)
         dropped += clustering.dropped
         if not again:
             break

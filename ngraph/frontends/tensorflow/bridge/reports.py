@@ -68,7 +68,9 @@ class BridgeReport:
             for c in f["clusters"]:
                 lines.append(
                     f"  cluster {c['number']}: {c['nodes']} nodes, {c['arguments']} arguments, {c['results']} results, {c['calls']} calls,"
-                    f" {c['fallbacks']} fallbacks, {c['seconds']:.2f} s to compile" + (f"; failed: {c['failure']}" if c["failure"] else "")
+                    f" {c['fallbacks']} fallbacks, {c['seconds']:.2f} s to compile"
+                    + (f", price {c['price'] * 1e6:.0f} us, TensorFlow's {c['price in TensorFlow'] * 1e6:.0f}" if "price" in c else "")
+                    + (f"; failed: {c['failure']}" if c["failure"] else "")
                 )
             lines += [f"  given back, {len(d['nodes'])} nodes: {d['reason']}" for d in f["given back"]]
             lines += [
@@ -112,6 +114,7 @@ def _cluster(f: BridgedFunction, c: RunningCluster) -> dict[str, Any]:
         "fallbacks": c.fallbacks,
         "seconds": c.seconds,
         "failure": c.failure,
+        **({} if c.prices is None else {"price": c.prices[0], "price in TensorFlow": c.prices[1]}),
     }
 
 

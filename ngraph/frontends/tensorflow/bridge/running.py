@@ -14,12 +14,15 @@ import tensorflow as tf
 
 from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.frontends.positional.reader import ShapeReplay
-from ngraph.frontends.tensorflow.bridge.encapsulate import ClusterGraph
+from ngraph.frontends.tensorflow.bridge.encapsulate import ClusterGraph, typed_cluster
 from ngraph.frontends.tensorflow.bridge.kernel import KernelCall, Targets
+from ngraph.frontends.tensorflow.bridge.prices import here, in_tensorflow, why_given_back
 from ngraph.frontends.tensorflow.format import Tensorflow
 from ngraph.frontends.tensorflow.messages import parsed
 from ngraph.frontends.tensorflow.model import TensorflowModel
 from ngraph.frontends.tensorflow.saved import of_graph
+from ngraph.runtime.computation import Computation
+from ngraph.targets import chosen
 from ngraph.transformers.base import make_transformer, make_transformer_factory
 
 Array = np.ndarray[Any, Any]
@@ -44,12 +47,15 @@ class RunningCluster:
     """A cluster of a function that runs. Any number of threads may call it.
 
     failure  why TensorFlow runs it; "" as long as it does not      calls, fallbacks  how often it was called, and TensorFlow ran it
+    slower   why TensorFlow is to run it, by its plan's price; ""   prices  seconds here and in TensorFlow, once the first call is over
     seconds  of first calls, in which it is read and compiled        decided  calls in which values decided what comes next
     """
 
-    def __init__(self, about: ClusterGraph, function: str, backend: str):
+    def __init__(self, about: ClusterGraph, function: str, backend: str, priced: bool = True):
         self.about, self.function, self.backend = about, function, backend
         self.failure, self.calls, self.fallbacks, self.seconds, self.decided = "", 0, 0, 0.0, 0
+        self.priced, self.slower = priced, ""
+        self.prices: tuple[float, float] | None = None
         self._ways: dict[Hashable, Way] = {}
         self._lock = threading.Lock()
 
@@ -77,11 +83,25 @@ class RunningCluster:
         replay = self.model.reader.replay(slots) if len(self._ways) < REMEMBERED else None
         if replay is not None:
             self._ways[key] = _way(replay, results)
+            if self.priced:
+                self._price(replay.call, arguments)
         elif len(self._ways) < REMEMBERED:
             self.decided += 1
         with self._lock:
             self.seconds += time.perf_counter() - start
         return results
+
+    def _price(self, call: Any, arguments: Sequence[Array]) -> None:
+        """Compares the plan of a first call with TensorFlow's price of the same nodes, for the lengths of the call."""
+        self.priced = False
+        native = call.executable.native if isinstance(call, Computation) else None
+        plan = None if native is None else native.predicted()
+        if plan is None:
+            return
+        theirs = in_tensorflow(typed_cluster(self.about, arguments), self.about.nodes, chosen())
+        if theirs is not None:
+            self.prices = here(len(self.about.takes) + len(self.about.gives), plan), theirs
+            self.slower = why_given_back(*self.prices)
 
     def run(self, call: KernelCall) -> None:
         """Runs one call of the kernel. Raises the errors of TensorFlow's function."""
