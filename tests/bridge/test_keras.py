@@ -50,6 +50,11 @@ def first(wanted):
     """They are computed before the bridge is enabled."""
 
 
+@pytest.fixture(autouse=True)
+def small(without_prices):
+    """The models of these tests are so small that TensorFlow is cheaper."""
+
+
 def trained(bridge):
     (found,) = [f for f in bridge.report().json()["functions"] if "multi_step" in f["name"]]
     return found

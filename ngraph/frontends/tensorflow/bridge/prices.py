@@ -91,7 +91,7 @@ def flops(function: TypedFunction, node: TypedNode) -> float:
     takes, op = node.takes, node.op
     if "MatMul" in op:
         a = _shape(function, takes[0])
-        turned = any(node.proto.attr[key].b for key in ("transpose_a", "adj_x"))
+        turned = any(key in node.proto.attr and node.proto.attr[key].b for key in ("transpose_a", "adj_x"))
         return 2.0 * _count(function, f"{node.name}:0") * (a[-2:][:1] if turned else a[-1:] or [1])[0]
     if op == "Einsum":
         terms = node.proto.attr["equation"].s.decode().split("->")[0].split(",")

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.frontends.positional.reader import ShapeReplay
+from ngraph.frontends.tensorflow.bridge import prices
 from ngraph.frontends.tensorflow.bridge.encapsulate import ClusterGraph, typed_cluster
 from ngraph.frontends.tensorflow.bridge.kernel import KernelCall, Targets
-from ngraph.frontends.tensorflow.bridge.prices import here, in_tensorflow, why_given_back
 from ngraph.frontends.tensorflow.format import Tensorflow
 from ngraph.frontends.tensorflow.messages import parsed
 from ngraph.frontends.tensorflow.model import TensorflowModel
@@ -98,10 +98,10 @@ class RunningCluster:
         plan = None if native is None else native.predicted()
         if plan is None:
             return
-        theirs = in_tensorflow(typed_cluster(self.about, arguments), self.about.nodes, chosen())
+        theirs = prices.in_tensorflow(typed_cluster(self.about, arguments), self.about.nodes, chosen())
         if theirs is not None:
-            self.prices = here(len(self.about.takes) + len(self.about.gives), plan), theirs
-            self.slower = why_given_back(*self.prices)
+            self.prices = prices.here(len(self.about.takes) + len(self.about.gives), plan), theirs
+            self.slower = prices.why_given_back(*self.prices)
 
     def run(self, call: KernelCall) -> None:
         """Runs one call of the kernel. Raises the errors of TensorFlow's function."""
