@@ -1,4 +1,4 @@
-"""What a cluster costs in seconds, on one thread: in TensorFlow by its nodes, and here by its plan.
+"""Prices of clusters in seconds, on one thread: in TensorFlow by their nodes, and here by their plans.
 
 TensorFlow's price is that of each node: the call of its op, the longer of its arithmetic and of the bytes that it moves, and what
 its elements cost beside that. The rates are those of TensorFlow 2.21 on one core of an AMD EPYC with AVX-512, scaled to the vectors of the
