@@ -1,6 +1,6 @@
 """Collectives: core ops over several processes, executed in the same order on each. On one process each is the identity.
 
-`group` names the participating processes; "" stands for all. Only a distributed transformer exchanges data; the others are one process.
+`group` names the participating processes; "" stands for all. Every transformer here is one process; one that exchanges data is not there.
 """
 
 from __future__ import annotations

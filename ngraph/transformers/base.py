@@ -90,7 +90,7 @@ class Transformer(Alone):
         """Starts on other cores what a compilation that comes soon will wait for."""
 
     def takes(self, step: Step) -> bool:
-        """Whether it can run this step; the hybrid transformer uses it. Any core op, unless a subclass changes it."""
+        """Whether it runs this step as one op, without lowering it. Any core op, unless a subclass changes it."""
         record = REGISTRY.get(step.op)
         return record is not None and record.core
 

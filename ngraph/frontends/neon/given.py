@@ -173,16 +173,17 @@ def usual(names: Iterable[str]) -> str | None:
 
 def _from_loader(loader: Any, axes: Any, model: Any, target: str | None) -> IterableSource:
     if hasattr(loader, "__next__"):
-        raise wrong_kind(
-            "fit", f"the {type(loader).__name__} can be gone through only once", "pass what makes it, such as a DataLoader, or a list"
-        )
+        why = f"the {type(loader).__name__} can be gone through only once"
+        raise wrong_kind("fit", why, "pass what makes it, such as a DataLoader, or an object whose __iter__ makes a new one")
     pairs = _Pairs(loader, axes, model, target)
     first = next(iter(loader), None)
     if first is None:
         raise refuse("fit", "the loader gives no batch", "give it at least one example")
     entries = pairs.entries(first)
     name = target if target in entries else usual(entries)
-    return IterableSource(pairs, None, {k: e["axes"] for k, e in entries.items() if e["axes"]}, tgt_key=name or "label")
+    axes_of = {k: e["axes"] for k, e in entries.items() if e["axes"]}
+    times = [n for n in ("REC",) if any(n in own for own in axes_of.values())]  # batches are as long as their longest sequence
+    return IterableSource(pairs, None, axes_of, tgt_key=name or "label", open_axes=times)
 
 
 def batches_of(

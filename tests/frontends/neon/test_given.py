@@ -14,6 +14,7 @@ from ngraph.frontends.neon import (
     ConstantInit,
     Convolution,
     CrossEntropyMulti,
+    GaussianInit,
     GlorotInit,
     GradientDescentMomentum,
     KaimingInit,
@@ -276,3 +277,28 @@ def test_data_that_do_not_fit():
         classifier().fit(X, LABELS, batch_size=0)
     with pytest.raises(TypeError, match=r"no argument validation_data[\s\S]*fix: take valid="):
         classifier().fit(X, LABELS, validation_data=(X, LABELS))
+
+
+class Loader:
+    """Batches that are there already, as a DataLoader with a collate function that pads gives them."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def test_batches_of_a_loader_are_as_long_as_their_texts():
+    """NumPy says the predictions and the cost; one compilation serves all lengths."""
+    rng = np.random.default_rng(3)
+    batches = [(rng.integers(0, 9, (n, t)).astype("int32"), rng.integers(0, 3, n)) for n, t in ((4, 3), (4, 7), (2, 1), (4, 5), (3, 12))]
+    model = Sequential([LookupTable(9, 4, GaussianInit(std=0.5)), lambda x: ng.mean(x, "REC"), Affine(GaussianInit(std=0.5), nout=3)])
+    trainer = Trainer(model, Adam(0.01), CrossEntropyMulti(logits=True), say=lambda line: None)
+    assert trainer.fit(Loader(batches), epochs=2, axes="N REC").steps == 10
+    weights = trainer.weights()
+    table, w, b = (next(v for k, v in weights.items() if k.startswith(name)) for name in ("LookupTable", "Affine_0/Linear", "Affine_0/Bias"))
+    logits = [table[x].mean(1) @ (w.T if w.shape == (3, 4) else w) + b for x, _ in batches]
+    np.testing.assert_allclose(trainer.predict(Loader(batches)), np.concatenate(logits), rtol=1e-5, atol=1e-6)
+    losses = [np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y] for z, (_, y) in zip(logits, batches, strict=True)]
+    np.testing.assert_allclose(trainer.evaluate(Loader(batches))["cost"], np.concatenate(losses).mean(), rtol=1e-5)
