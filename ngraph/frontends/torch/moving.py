@@ -285,7 +285,7 @@ def fill(n: TorchNode, a: Any, value: Any) -> Tensor:
     return full_of(n, value)
 
 
-@translates("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero")
+@translates("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten._efficientzerotensor")
 def zeros(n: TorchNode, *args: Any, **named: Any) -> Tensor:
     return full_of(n, False if n.dtype.kind == "bool" else 0)
 

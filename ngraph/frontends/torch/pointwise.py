@@ -428,8 +428,8 @@ def copy(n: TorchNode, a: Any, b: Any, non_blocking: bool = False) -> Tensor:
     return n.g.expanded(casted(n, n.of(b)), n.shape)
 
 
-@translates("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.lift_fresh", "aten.contiguous")
-def same(n: TorchNode, a: Any, **named: Any) -> Tensor:
+@translates("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.lift_fresh", "aten.contiguous", "prims.copy_strided")
+def same(n: TorchNode, a: Any, *strides: Any, **named: Any) -> Tensor:
     return n.give(a)
 
 

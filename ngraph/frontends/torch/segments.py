@@ -335,6 +335,9 @@ class Segments:
         todo = list(self.output.all_input_nodes)
         todo += [n for n in self.nodes if self.kind.get(n) == "torch" and ((ordered(n) or not n.users) and n in self.left or is_check(n))]
         seen: set[Node] = set()
+        for n in self.nodes:  # what is written exists in the memory of an input
+            if self.kind.get(n) == "write" and self.kind[n.args[1]] == "ours":
+                todo += self._taken(n.args[1], level, seen)
         while todo:
             node = todo.pop()
             kind = self.kind[node]

@@ -15,6 +15,7 @@ from ngraph.frontends.torch import backend, report, reset
 from ngraph.frontends.torch import backend as module
 
 HERE = os.path.basename(__file__)
+ERROR = {"fallback": "error"}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,41 @@ def test_torch_runs_what_we_lack_between_two_segments():
     given = json.loads(report().dumps())
     assert given["in torch"] == {name: 1} and given["functions"][0]["graphs"][0]["calls"] == 1
     assert name in str(report())
+
+
+def test_an_input_is_written_after_an_op_in_torch():
+    """What is written, and nothing else, reads values of an earlier segment and of torch."""
+
+    def f(x, b):
+        b.mul_(torch.geqrf(x + 1)[1] + x.sin().sum(1))
+
+    x, b = torch.randn(3, 5), torch.randn(3)
+    wanted = b.clone()
+    f(x, wanted)
+    torch.compile(f, backend=backend, options={"fallback": "silent"})(x, b)
+    torch.testing.assert_close(b, wanted)
+    assert ng.torch.report().in_torch == {"aten.geqrf.default": 1}
+
+
+def test_copies_with_strides_and_tangents_of_zero_are_ours():
+    """Ops that PyTorch itself puts into graphs: of optimizers whose state has other strides, and of a jvp within a graph of autograd."""
+    x = torch.randn(4, 2, 3, 3)
+    strided = torch.compile(lambda x: torch.ops.prims.copy_strided.default(x + 1, [18, 1, 6, 2]), backend=backend, options=ERROR)
+    assert strided(x).stride() == (18, 1, 6, 2)
+    torch.testing.assert_close(strided(x), x + 1)
+
+    w = torch.randn(4, 4)
+
+    def f(x):
+        tangent = torch.func.jvp(torch.tanh, (x,), (x,))[1]
+        return tangent, torch.func.jacrev(lambda v: (v @ w).sin())(x[0]), torch.func.hessian(lambda v: (v @ w).pow(3).sum())(x[0])
+
+    leaves = [torch.randn(3, 4).requires_grad_()]
+    leaves.append(leaves[0].detach().clone().requires_grad_())
+    for leaf, call in zip(leaves, (f, torch.compile(f, backend=backend, options=ERROR)), strict=True):
+        sum(t.square().sum() for t in call(leaf)).backward()
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad, rtol=1e-4, atol=1e-4)
+    assert not report().in_torch
 
 
 def test_a_warning_names_a_set_of_ops_once():
