@@ -72,13 +72,22 @@ def golden(request):
     return compare
 
 
+FIRST_STATES = {}  # of the generators that a test module holds, by its name
+
+
 @pytest.fixture(autouse=True)
-def same_random_numbers():
-    """Each test finds the generators of Python, NumPy and PyTorch in one state, whatever ran before it in the same process."""
+def same_random_numbers(request):
+    """Each test finds all generators of random numbers in one state, also its module's own, whatever ran before it in the same process."""
     random.seed(0)
     np.random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+    module = request.module
+    if module.__name__ not in FIRST_STATES:
+        held = [g for g in vars(module).values() if isinstance(g, np.random.Generator)]
+        FIRST_STATES[module.__name__] = [(g, g.bit_generator.state) for g in held]
+    for generator, state in FIRST_STATES[module.__name__]:
+        generator.bit_generator.state = state
 
 
 @pytest.fixture(autouse=True)

@@ -242,16 +242,30 @@ PADDED = ("constant", "edge", "reflect", "circular")
 NUMPY_MODES = {"circular": "wrap"}  # names of modes in np.pad, where they are others
 
 
-def place_inside(mode: str, i: ExprLike, size: ExprLike) -> ExprLike:
-    """Returns the index that padding reads for `i`, which may lie outside an axis of this length: see `pad`."""
+def place_inside(mode: str, i: ExprLike, size: ExprLike, near: bool = False) -> ExprLike:
+    """Returns the index that padding reads for `i`, which may lie outside an axis of this length: see `pad`.
+
+    near: whether `i` lies outside by less than the length, so that one reflection brings it inside, without a remainder.
+    """
     if mode == "edge":
         return expr.minimum(expr.maximum(i, 0), size - 1)
     if mode == "circular":
         return i % size
     if mode == "reflect":
-        period = (size - 1) * 2
-        return 0 if size == 1 else expr.minimum(i % period, period - i % period)
+        period = expr.maximum((size - 1) * 2, 1)  # 1 where there is one element, which all places read
+        i = expr.maximum(i, 0 - i) if near else i % period
+        return expr.minimum(i, period - i)
     return i
+
+
+def padded(x: Op, sides: Mapping[Axis, tuple[ExprLike, ExprLike]], wide: Mapping[Axis, Axis], mode: str, value: Any = 0) -> Op:
+    """Returns `x` with so many elements before and after axes, in place of which it has those of `wide`: see `pad`."""
+    known = {a: (before, after) for a, (before, after) in sides.items() if isinstance(before, int) and isinstance(after, int) and a.length}
+    near = {a for a, both in known.items() if max(both) < (a.length or 0)}
+    index = {a: place_inside(mode, Idx(wide[a]) - before, a.size, a in near) for a, (before, _) in sides.items()}
+    if mode == "constant" or min((min(p) for p in known.values()), default=-1) < 0 or len(known) < len(sides):
+        return read(x, _resized(x, wide), index, pad_value=value)
+    return _moved(x, wide, index, lambda a: np.pad(np.arange(a.length or 0), known[a], NUMPY_MODES.get(mode, mode)))  # type: ignore[call-overload]
 
 
 def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "constant") -> Op:
@@ -282,14 +296,8 @@ def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "co
     if mode != "constant" and any(a.length == 0 for a in both):
         raise AxisError(f"pad({x.label}): there is no element to repeat", details=(show_input(x),), fix="pad with mode='constant'")
     wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
-    index = {a: place_inside(mode, Idx(wide[a]) - before, a.size) for a, (before, _) in both.items()}
     check_fits("the value of a padding", value, x.dtype, x.label)
-    if not both:
-        result = x
-    elif mode == "constant":
-        result = read(x, _resized(x, wide), index, pad_value=value)
-    else:
-        result = _moved(x, wide, index, lambda a: np.pad(np.arange(a.length or 0), both[a], NUMPY_MODES.get(mode, mode)))  # type: ignore[call-overload]
+    result = padded(x, both, wide, mode, value) if both else x
     return result if axes is None else cast_axes(result, axes)
 
 

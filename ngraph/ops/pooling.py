@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: 
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 
-def _read(x: Op, windows: tuple[Window, ...], pad_value: Any) -> Op:
+def _read(x: Op, windows: Sequence[Window], pad_value: Any) -> Op:
     """Returns `x` with an axis along each window."""
     outs = {w[0]: w[2] for w in windows}
     index: dict[Axis, ExprLike] = {a: Idx(a) for a in x.axes}
@@ -43,13 +44,27 @@ def _read(x: Op, windows: tuple[Window, ...], pad_value: Any) -> Op:
     return reindex.build(x, axes=axes, index=tuple(index.items()), predicate=(), pad_value=pad_value)
 
 
-def _inside(windows: tuple[Window, ...]) -> tuple[Any, ...]:
+def _inside(windows: Sequence[Window]) -> tuple[Any, ...]:
     return tuple([w[1] for w in windows])
 
 
+def largest(x: Op, windows: Sequence[Window]) -> Op:
+    """Returns the maximum of each window.
+
+    Windows that overlap much are taken along one axis after another: 5 x 5 elements next to each other are 10 comparisons in place of
+    25. That needs half as many comparisons or fewer, since the maxima along the first axes are stored.
+    """
+    sizes, strides = [w[1].length for w in windows], [w[3] for w in windows]
+    steps = [windows]
+    if None not in sizes and 2 * sum(r * math.prod(strides[k + 1 :]) for k, r in enumerate(sizes)) <= math.prod(sizes):
+        steps = [(w,) for w in windows]
+    for step in steps:
+        x = reduce.build(_read(x, step, x.dtype.lowest), kind="max", axes=_inside(step))
+    return x
+
+
 def _lower_max(op: Op, x: Op) -> Op:
-    windows = op.attrs["windows"]
-    return reduce.build(_read(x, windows, x.dtype.lowest), kind="max", axes=_inside(windows))
+    return largest(x, op.attrs["windows"])
 
 
 def _gradient_max(op: Op, dy: Op, x: Op) -> Op:

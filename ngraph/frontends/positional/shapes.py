@@ -17,7 +17,7 @@ from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops.moving import PADDED, place_inside
+from ngraph.ops import moving
 from ngraph.ops.rearrange import broadcast, concat, iota, product
 
 TO_THE_END = 1 << 31  # what exporters write for "to the end"
@@ -337,12 +337,11 @@ def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: s
     d = t.dims[k]
     size = d.size
     out = g.resized(d, size + before + after)
-    i: ExprLike = Idx(out) - before
     named = {"wrap": "circular"}.get(mode, mode)
-    if named not in PADDED:
+    if named not in moving.PADDED:
         raise GraphError(f"there is no padding mode {mode!r}")
-    i = place_inside(named, i, 1 if g.same(size, 1) else size)
-    return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: i}, pad_value=pad_value)
+    op = moving.padded(t.op, {d: (before, after)}, {d: out}, named, pad_value)
+    return g.made(op, [out if j == k else a for j, a in enumerate(t.dims)])
 
 
 # ---- blocks -------------------------------------------------------------------------------------------------------------

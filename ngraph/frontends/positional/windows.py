@@ -27,6 +27,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.convolution import convolve
 from ngraph.ops.indexing import scatter
+from ngraph.ops.pooling import largest, max_record
 from ngraph.ops.rearrange import iota, product, reindex
 from ngraph.ops.reduce import reduce
 from ngraph.ops.sorting import argreduce
@@ -113,9 +114,12 @@ def read(g: Any, t: Tensor, ws: Sequence[Window], pad_value: Any) -> tuple[Tenso
 
 def max_pool(g: Any, t: Tensor, ws: Sequence[Window], places: bool = False, last_first: bool = False) -> tuple[Tensor, ...]:
     """The largest of each window; places: and its flat position in t, where last_first: the first spatial dim runs fastest."""
+    t = g.full(t, range(2, t.rank))
     r, outs, inner = read(g, t, ws, t.op.dtype.lowest)
     dims = [*t.dims[:2], *outs]
-    y = g.made(reduce.build(r.op, kind="max", axes=tuple(inner)), dims)
+    windows = tuple([(a, i, o, w.stride, w.dilation, w.before) for a, i, o, w in zip(t.dims[2:], inner, outs, ws, strict=True)])
+    known = all(isinstance(w.before, int) and isinstance(w.size, int) for w in ws)
+    y = g.made(max_record.build(t.op, windows=windows) if known else largest(t.op, windows), dims)
     if not places:
         return (y,)
     flat = e.cast(argreduce.build(r.op, kind="max", axes=tuple(inner)), dtypes.int64)
