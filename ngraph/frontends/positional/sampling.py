@@ -296,6 +296,9 @@ def max_roi_pool(g: Any, x: Value, rois: Value, scale: float, sizes: Sequence[in
     return g.made(op, [r.dims[0], t.dims[1], *outs])
 
 
+COMPARED = 64  # boxes that are compared with each other at once
+
+
 def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float | None, center: bool) -> Any:
     """[batch, class, box] of the best boxes, at most `count` of a class, without those that share more with a better one.
 
@@ -304,26 +307,37 @@ def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float 
 
     def corners(b: Any) -> Any:
         if center:
-            return np.stack([b[:, 0] - b[:, 2] / 2, b[:, 1] - b[:, 3] / 2, b[:, 0] + b[:, 2] / 2, b[:, 1] + b[:, 3] / 2], 1)
+            return np.stack([b[:, 0] - b[:, 2] / 2, b[:, 1] - b[:, 3] / 2, b[:, 0] + b[:, 2] / 2, b[:, 1] + b[:, 3] / 2])
         low, high = np.minimum(b[:, :2], b[:, 2:]), np.maximum(b[:, :2], b[:, 2:])
-        return np.concatenate([low, high], 1)
+        return np.concatenate([low, high], 1).T.copy()
 
-    found = []
+    found = [np.empty((0, 3), np.int64)]
     for batch in range(scores.shape[0]):
         box = corners(boxes[batch].astype(np.float32))
-        area = (box[:, 2] - box[:, 0]) * (box[:, 3] - box[:, 1])
+
+        def apart(one: Any, other: Any) -> Any:
+            """Returns which of some boxes, rows of low and high corners, share no more than allowed with which of others."""
+            (x, y, x_end, y_end), (u, v, u_end, v_end) = one[..., None], other
+            across, along = np.minimum(x_end, u_end) - np.maximum(x, u), np.minimum(y_end, v_end) - np.maximum(y, v)
+            both = np.maximum(across, 0) * np.maximum(along, 0)
+            union = (x_end - x) * (y_end - y) + (u_end - u) * (v_end - v) - both
+            return ~((both > 0) & (both > shared * union))
+
         for kind in range(scores.shape[1]):
             score = scores[batch, kind]
-            left = np.argsort(-score, kind="stable")
-            if least is not None:
-                left = left[score[left] > least]
-            for _ in range(count):
-                if not len(left):
+            left = np.arange(len(score)) if least is None else np.flatnonzero(score > least)
+            left = left[np.argsort(-score[left], kind="stable")]
+            chosen = left[:0]
+            for start in range(0, len(left), COMPARED):
+                if len(chosen) >= count:
                     break
-                i, left = left[0], left[1:]
-                found.append((batch, kind, i))
-                low, high = np.maximum(box[i, :2], box[left, :2]), np.minimum(box[i, 2:], box[left, 2:])
-                both = np.prod(np.clip(high - low, 0, None), axis=1)
-                union = area[i] + area[left] - both
-                left = left[~((both > 0) & (both > shared * union))]
-    return np.array(found, np.int64).reshape(-1, 3)
+                some = left[start : start + COMPARED]
+                some = some[apart(box[:, some], box[:, chosen]).all(1)]
+                free, stays = apart(box[:, some], box[:, some]), np.ones(len(some), bool)
+                for k in range(len(some)):
+                    if stays[k]:
+                        stays[k + 1 :] &= free[k, k + 1 :]
+                chosen = np.concatenate([chosen, some[stays]])
+            chosen = chosen[:count]
+            found.append(np.stack([np.full_like(chosen, batch), np.full_like(chosen, kind), chosen], 1))
+    return np.concatenate(found)
