@@ -16,9 +16,9 @@ from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.lanes import leading, transposed
 from ngraph.codegen.math import emit
 from ngraph.codegen.number import Number
-from ngraph.codegen.routines import KERNELS, OpaqueOpText, silent, unit_axis, wide
+from ngraph.codegen.routines import KERNELS, OpaqueOpText, unit_axis, wide
 from ngraph.codegen.signature import KernelCode
-from ngraph.codegen.text import IRValue, IRWriter, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant, silent
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike

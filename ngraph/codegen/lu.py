@@ -13,9 +13,9 @@ from ngraph.codegen.factorisation import Factorisation, in_groups
 from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.lanes import transposed
 from ngraph.codegen.number import BITS, Number
-from ngraph.codegen.routines import KERNELS, silent, unit_axis
+from ngraph.codegen.routines import KERNELS, unit_axis
 from ngraph.codegen.signature import KernelCode
-from ngraph.codegen.text import IRValue, constant, counting, vector
+from ngraph.codegen.text import IRValue, constant, counting, silent, vector
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike

@@ -15,7 +15,7 @@ from ngraph.codegen.kernel import FunctionWriter
 from ngraph.codegen.math import emit
 from ngraph.codegen.signature import KernelCode
 from ngraph.codegen.sorting import first_few, room, sort_row
-from ngraph.codegen.text import IRValue, constant
+from ngraph.codegen.text import IRValue, constant, silent
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
@@ -128,16 +128,6 @@ class OpaqueOpText(FunctionWriter):
 
     def address(self, b: Buffer, offset: Whole, base: str | None = None) -> str:
         return self.w.at(base or self.pointer(b), offset, b.dtype)
-
-
-def silent(body: Callable[..., None]) -> Callable[..., list[IRValue]]:
-    """A body that carries nothing."""
-
-    def run(*values: IRValue) -> list[IRValue]:
-        body(*values)
-        return []
-
-    return run
 
 
 def unit_axis(b: Buffer) -> AxisId | None:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from ngraph.codegen.forms import Whole, plus, register, times
 from ngraph.codegen.lanes import interleaved, leading
 from ngraph.codegen.number import Number
-from ngraph.codegen.text import IRValue, IRWriter, constant, vector
+from ngraph.codegen.text import IRValue, IRWriter, constant, silent, vector
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.targets.tuning import MAX_INSERTION_SORT, MAX_NETWORK_VECTORS, MIN_NETWORK_SORT, RADIX_BITS
+from ngraph.targets.tuning import MAX_INSERTION_SORT, MAX_NETWORK_VECTORS, MAX_TOP_K, MIN_NETWORK_SORT, RADIX_BITS
 
 BINS = 1 << RADIX_BITS
 WORD = 8  # bytes
@@ -209,13 +209,13 @@ class _Row:
             p = self.bin(key, digit)
             w.store(w.op("add", w.load(p, dtypes.int64), constant(1, dtypes.int64)), p)
 
-    def distribute(self) -> IRValue:
-        """Sorts by each digit that is not the same in all keys; where the array lies then."""
+    def distribute(self, n: Whole) -> IRValue:
+        """Sorts the first n elements by each digit that is not the same in all keys; where the array lies then."""
         w = self.w
         source, target = self.here, self.there
         for digit in range(self.digits):
             first = w.load(self.bin(self.load(source, 0)[0], digit), dtypes.int64)
-            differs = w.op("icmp ne", first, register(self.n), dtype=dtypes.bool_)
+            differs = w.op("icmp ne", first, register(n), dtype=dtypes.bool_)
 
             def move(source: IRValue = source, target: IRValue = target, digit: int = digit) -> list[IRValue]:
                 def start(k: IRValue, total: IRValue) -> list[IRValue]:
@@ -233,7 +233,7 @@ class _Row:
                     return []
 
                 w.loop(0, BINS, 1, [constant(0, dtypes.int64)], start)
-                w.loop(0, self.n, 1, [], element)
+                w.loop(0, n, 1, [], element)
                 return [target, source]
 
             source, target = w.when(differs, [source, target], move, rare=False)
@@ -274,7 +274,7 @@ def sort_row(
     def many() -> list[IRValue]:
         row.clear()
         fill(count=True)
-        return [row.distribute()]
+        return [row.distribute(n)]
 
     if type(n) is int and some is not None and MIN_NETWORK_SORT <= n <= lanes * MAX_NETWORK_VECTORS // row.words:
         vectors = []
@@ -300,6 +300,59 @@ def sort_row(
     w.loop(0, n, 1, [], out)
 
 
+class _Best:
+    """The best elements of a row so far, by insertion: in order, so that one that enters moves the worse ones up."""
+
+    def __init__(self, w: IRWriter, scratch: str, few: int, dtype: DType):
+        self.row, self.filled = _Row(w, scratch, few, dtype), few  # so many elements enter without a question
+        self.last = constant(few - 1, dtypes.int64)
+
+    def start(self) -> None:
+        """Orders the first elements, which fill the array."""
+        self.row.insert()
+
+    def worst(self) -> IRValue:
+        """Returns the word of the element that one has to be better than."""
+        return self.row.load(self.row.here, self.last)[0]
+
+    def enter(self, mine: Sequence[IRValue]) -> None:
+        self.row.sink(mine, self.last)
+
+    def end(self) -> None:
+        """Leaves the best in order."""
+
+
+class _Batches(_Best):
+    """The same for more of them: those that enter are collected behind the others, and all are sorted when the array is full."""
+
+    def __init__(self, w: IRWriter, scratch: str, few: int, dtype: DType):
+        self.filled = 2 * few
+        self.row, self.few, self.last = _Row(w, scratch, self.filled, dtype), few, constant(few - 1, dtypes.int64)
+        self.count = self.row.place(self.row.here, 0, back=1)  # of elements in the array
+
+    def start(self) -> None:
+        self.row.w.store(constant(self.filled, dtypes.int64), self.count)
+        self.end()
+
+    def enter(self, mine: Sequence[IRValue]) -> None:
+        w = self.row.w
+        n = w.load(self.count, dtypes.int64)
+        self.row.store(mine, self.row.here, n)
+        more = w.op("add", n, constant(1, dtypes.int64))
+        w.store(more, self.count)
+        full = w.op("icmp eq", more, constant(self.filled, dtypes.int64), dtype=dtypes.bool_)
+        w.when(full, [], silent(self.end))
+
+    def end(self) -> None:
+        row, w = self.row, self.row.w
+        n = w.load(self.count, dtypes.int64)
+        row.clear()
+        w.loop(0, n, 1, [], silent(lambda k: row.count(row.load(row.here, k)[0])))
+        found = row.distribute(n)
+        w.loop(0, self.few, 1, [], silent(lambda k: row.store(row.load(found, k), row.here, k)))
+        w.store(constant(self.few, dtypes.int64), self.count)
+
+
 def first_few(
     w: IRWriter,
     scratch: str,
@@ -311,12 +364,12 @@ def first_few(
     some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
 ) -> None:
-    """Says `put` of the first `few` places alone. The best so far are kept in order; of the others most are seen to be none by vectors.
+    """Says `put` of the first `few` places alone. The best so far are kept; of the others most are seen to be none by vectors.
 
     some: as in `sort_row`.
     """
-    row = _Row(w, scratch, few, dtype)
-    last = constant(few - 1, dtypes.int64)
+    best = (_Best if few <= MAX_TOP_K else _Batches)(w, scratch, few, dtype)
+    row, filled = best.row, best.filled
 
     def fill(k: IRValue) -> list[IRValue]:
         row.store(row.words_of(element(k), k, descending), row.here, k)
@@ -324,30 +377,25 @@ def first_few(
 
     def offer(k: IRValue) -> list[IRValue]:
         mine = row.words_of(element(k), k, descending)
-        better = Number(w, mine[0]) < Number(w, row.load(row.here, last)[0])
-
-        def enter() -> list[IRValue]:
-            row.sink(mine, last)
-            return []
-
-        w.when(better.v, [], enter, rare=False)
+        better = Number(w, mine[0]) < Number(w, best.worst())
+        w.when(better.v, [], silent(lambda: best.enter(mine)), rare=False)
         return []
 
-    w.loop(0, few, 1, [], fill)
-    row.insert()
-    whole = few
+    w.loop(0, filled, 1, [], fill)
+    best.start()
+    whole = filled
     if some is not None:
         vectors, lanes = some, w.target.lanes(dtype.bits)
-        whole += (n - few) // lanes * lanes
+        whole += (n - filled) // lanes * lanes
 
         def step(p: IRValue) -> list[IRValue]:
-            worst = row.key(row.load(row.here, last)[0])
-            better = ordinal(Number(w, vectors(p, lanes, None)), descending) < Number(w, w.splat(worst, lanes))
+            better = ordinal(Number(w, vectors(p, lanes, None)), descending) < Number(w, w.splat(row.key(best.worst()), lanes))
             w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
             return []
 
-        w.loop(few, whole, lanes, [], step)
+        w.loop(filled, whole, lanes, [], step)
     w.loop(whole, n, 1, [], offer)
+    best.end()
 
     def out(k: IRValue) -> list[IRValue]:
         put(k, row.source(row.load(row.here, k)))

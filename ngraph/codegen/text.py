@@ -142,6 +142,16 @@ def _int64(index: Index) -> IRValue:
 Body = Callable[..., Sequence[IRValue]]
 
 
+def silent(body: Callable[..., None]) -> Callable[..., list[IRValue]]:
+    """A body that carries nothing."""
+
+    def run(*values: IRValue) -> list[IRValue]:
+        body(*values)
+        return []
+
+    return run
+
+
 class IRWriter:
     """One module under construction. Instructions go to the current block of the current function."""
 

@@ -29,7 +29,7 @@ from ngraph.program.program import AxisId, Program, Value, map_attr
 from ngraph.rewrite.runner import run
 from ngraph.targets import DEFAULT
 from ngraph.targets.machine import Cpu
-from ngraph.targets.tuning import MAX_TOP_K, TOP_K_PART
+from ngraph.targets.tuning import BATCHED_TOP_K_PART, MAX_TOP_K, TOP_K_PART
 from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import build
 from ngraph.tensors.float_dot import use_float_dots
@@ -252,7 +252,7 @@ class _Planner:
         axis, known = call.attrs["axis"], self.graph.known
         reads = [r for p in parts for u in self.graph.users[p] for r in u.reads if r.source is p]
         n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
-        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // TOP_K_PART, MAX_TOP_K):
+        if n is None or any(p.result for p in parts) or not 0 < most <= n // (TOP_K_PART if most <= MAX_TOP_K else BATCHED_TOP_K_PART):
             return None
         return int(most)
 

@@ -308,8 +308,10 @@ MIN_READS_TO_PAD = 16
 """[times] That a stage reads a buffer of others, from which on a copy with a border pays. Chosen: 2026-11-21, convolutions."""
 TOP_K_PART = 4
 """[the part of a row] Up to which its first places are searched, and it is not sorted. Chosen: 2026-11-22, top_k."""
+BATCHED_TOP_K_PART = 8
+"""[the part of a row] The same where places are sorted in batches. Chosen: 2026-11-28, top_k."""
 MAX_TOP_K = 64
-"""[places] Of a row up to which they are searched. Chosen: 2026-11-22, top_k."""
+"""[places] Of a row up to which the best so far are kept in order; more are sorted in batches. Chosen: 2026-11-22, top_k."""
 
 # ---- routines
 

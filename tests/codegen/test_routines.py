@@ -10,6 +10,7 @@ import pytest
 from kernels import RUNNABLE
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.codegen.routines import KERNELS, emit_opaque_op
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
@@ -169,7 +170,7 @@ def test_rows_of_any_length_are_sorted(native, dtype, n):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float32", "float16", "float64", "uint64"])
-@pytest.mark.parametrize("n, k, order", [(4, 1, "AB"), (100, 3, "AB"), (257, 64, "AB"), (100, 7, "BA")])
+@pytest.mark.parametrize("n, k, order", [(4, 1, "AB"), (100, 3, "AB"), (257, 64, "AB"), (100, 7, "BA"), (525, 65, "AB"), (1000, 70, "BA")])
 def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n, k, order):
     """Where nobody reads the others; equal keys in order, NaN last, for rows that lie together and apart."""
     d = dtypes.REGISTRY[dtype]
@@ -190,6 +191,23 @@ def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n
         for target in TARGETS.values():
             (code,) = emit_opaque_op(made, routine, target)
             assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
+
+
+@pytest.mark.parametrize("how", ["rising", "falling", "equal", "random", "NaN but for some"])
+@pytest.mark.parametrize("k", [64, 65, 125])
+def test_the_best_of_rows_in_any_order(k, how):
+    """Each element enters among the best, or hardly any does."""
+    x = np.random.default_rng(k).standard_normal(1013).astype(np.float32)
+    if how in ("rising", "falling"):
+        x = np.sort(x)[:: 1 if how == "rising" else -1]
+    elif how != "random":
+        x = np.where(np.arange(len(x)) % 97 == 0, x, np.nan if how[0] == "N" else 0.5).astype(np.float32)
+    axis = ng.make_axis(len(x), name="A")
+    given = ng.placeholder([axis])
+    values, places = ngt.make_transformer().computation([*ng.top_k(given, axis, k)], given)(x)
+    expected = np.argsort(-x, kind="stable")[:k]
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(values, x[expected])
 
 
 def test_a_row_of_which_more_is_read_is_sorted():

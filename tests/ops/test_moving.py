@@ -66,3 +66,16 @@ def test_vectors_are_read_from_consecutive_elements():
     for op in (ng.roll(x, 3, "W"), ng.tile(x, {"W": 2}), ng.pad(x, {"W": 3}, mode="reflect"), ng.pad(x, {"W": 3}, mode="circular")):
         plan = dict(ngt.make_transformer_factory("cpu")().computation(op, x).stages())["fuse"]
         assert "%" not in "".join(line.partition("= read")[2].partition("[")[2] for line in plan.splitlines()), plan
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "circular"])
+def test_paddings_longer_than_the_axis_and_of_lengths_that_come_with_calls(mode):
+    """One reflection where the padding is shorter than the axis, several where it is longer, one element, and open lengths."""
+    for shape in ((5, 7), (1, 4), (4, 1), (2, 3)):
+        value = RANDOM.standard_normal(shape).astype(np.float32)
+        for across, along in (((1, 0), (2, 3)), ((4, 4), (6, 6)), ((0, 9), (8, 1))):
+            expected = np.pad(value, (across, along), mode.replace("circular", "wrap"))
+            for text in ("H={} W={}".format(*shape), "H=? W=?", f"H=? W={shape[1]}"):
+                x = ng.placeholder(text)
+                found = ng.function(ng.pad(x, {"H": across, "W": along}, mode=mode), x)(value)
+                np.testing.assert_array_equal(found, expected, err_msg=f"{text} {across} {along}")

@@ -81,6 +81,27 @@ def test_dilated_windows(dilation):
     )
 
 
+@pytest.mark.parametrize(
+    "window, stride, padding, dilation", [((5, 5), (1, 1), (2, 2), 1), ((7, 4), (1, 1), (3, 0), 1), ((6, 9), (2, 1), (3, 4), 2)]
+)
+def test_large_windows_that_overlap_are_pooled_axis_by_axis(window, stride, padding, dilation):
+    """With NaN in some; known lengths and open ones; the gradient as well."""
+    xs = RNG.normal(size=(2, 23, 21)).astype(np.float32)
+    t = torch.tensor(xs[None], requires_grad=True)
+    wanted = torch.max_pool2d(t, window, stride, padding, dilation)
+    (slope,) = torch.autograd.grad((wanted * wanted).sum(), t)
+    holes = np.where(RNG.uniform(size=xs.shape) < 0.02, np.nan, xs).astype(np.float32)
+    sides = [dict(zip("HW", v, strict=True)) for v in (window, stride, padding)]
+    for text in ("C=2 H=23 W=21", "C=? H=? W=?"):
+        x = ng.placeholder(text)
+        y = max_pool(x, sides[0], stride=sides[1], padding=sides[2], dilation=dilation)
+        f = ng.function([y, deriv(ng.sum(y * y, out_axes=()), x)], x)
+        found, gradient = f(xs)
+        np.testing.assert_array_equal(found, wanted[0].detach())
+        np.testing.assert_allclose(gradient, slope[0], rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(f(holes)[0], torch.max_pool2d(torch.tensor(holes[None]), window, stride, padding, dilation)[0])
+
+
 def test_the_first_of_ties_in_a_window_has_the_gradient():
     h, w = axes(H=2, W=4)
     x = ng.placeholder([h, w], dtype="float64")

@@ -297,7 +297,9 @@ def test_batches_of_a_loader_are_as_long_as_their_texts():
     trainer = Trainer(model, Adam(0.01), CrossEntropyMulti(logits=True), say=lambda line: None)
     assert trainer.fit(Loader(batches), epochs=2, axes="N REC").steps == 10
     weights = trainer.weights()
-    table, w, b = (next(v for k, v in weights.items() if k.startswith(name)) for name in ("LookupTable", "Affine_0/Linear", "Affine_0/Bias"))
+    table, w, b = (
+        next(v for k, v in weights.items() if k.startswith(name)) for name in ("LookupTable", "Affine_0/Linear", "Affine_0/Bias")
+    )
     logits = [table[x].mean(1) @ (w.T if w.shape == (3, 4) else w) + b for x, _ in batches]
     np.testing.assert_allclose(trainer.predict(Loader(batches)), np.concatenate(logits), rtol=1e-5, atol=1e-6)
     losses = [np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y] for z, (_, y) in zip(logits, batches, strict=True)]

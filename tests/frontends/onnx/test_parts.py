@@ -55,6 +55,36 @@ def test_boxes_behind_a_detector():
     agree(model(nodes, inputs, outputs, constants), *feeds)
 
 
+@pytest.mark.parametrize("center", [0, 1])
+@pytest.mark.parametrize("n", [1, 64, 65, 300])
+def test_boxes_that_share_much_with_better_ones(n, center):
+    """More boxes than are compared at once, with equal scores, by corners or by middle and lengths; limits of all kinds."""
+    node = h.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["kept"], center_point_box=center)
+    limits = [("most", I, [1]), ("overlap", F, [1]), ("least", F, [1])]
+    made = model([node], [("boxes", F, [2, "n", 4]), ("scores", F, [2, 3, "n"]), *limits], [("kept", I, None)])
+    r = np.random.default_rng(n)
+    given = r.uniform(0, 40, (2, n, 4)).astype(np.float32)
+    feeds = [
+        {
+            "boxes": given,
+            "scores": np.round(r.uniform(0, 1, (2, 3, n)), 2).astype(np.float32),
+            "most": np.array([most]),
+            "overlap": np.array([overlap], np.float32),
+            "least": np.array([least], np.float32),
+        }
+        for most, overlap, least in ((0, 0.5, 0.2), (3, 0.1, 0.5), (70, 0.4, 0), (1000, 0, 0.1), (1000, 0.9, 0.3))
+    ]
+    agree(made, *feeds)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_padding_by_what_is_there(mode):
+    nodes = [h.make_node("Pad", ["x", "pads"], ["y"], mode=mode)]
+    for shape in ([2, 5, 7], ["n", "h", "w"]):
+        made = model(nodes, [("x", F, shape)], [("y", F, None)], {"pads": np.array([0, 2, 3, 0, 1, 6])})
+        agree(made, {"x": draw(2, 5, 7)})
+
+
 def test_a_loop_over_boxes():
     """Each trip takes the best score and lowers its neighbours, as soft suppression does, until the trips are over or none is left."""
     body = h.make_graph(
