@@ -20,7 +20,7 @@ from ngraph.ops.elementwise import ALL, as_op, equal, filled, floating, rounding
 from ngraph.ops.rearrange import cast_axes, checked_out, iota, per_axis, reindex, windows_along
 from ngraph.ops.reduce import reduce
 
-Window = tuple[Any, Any, Any, int, int, int]  # in, window, out axis; stride, dilation, pad
+Window = tuple[Any, Any, Any, int, int, ExprLike]  # in, window, out axis; stride, dilation, pad
 
 
 def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: Any) -> TensorType:
