@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch._dynamo import utils as dynamo
 
 import ngraph as ng
 from ngraph.errors import NgraphWarning
@@ -184,9 +185,11 @@ def test_importing_ngraph_imports_no_torch():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_report_knows_nothing_of_compilations_before():
-    """Dynamo keeps what it has measured of 64 compilations, and numbers functions anew after its own reset."""
-    for k in range(70):
+def test_a_report_knows_nothing_of_compilations_before(request):
+    """Dynamo keeps what it has measured of so many compilations, and numbers functions anew after its own reset."""
+    dynamo.set_compilation_metrics_limit(8)
+    request.addfinalizer(lambda: dynamo.set_compilation_metrics_limit(dynamo.DEFAULT_COMPILATION_METRICS_LIMIT))
+    for k in range(10):
         torch._dynamo.reset()
         f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
         f(torch.ones(k + 1))
