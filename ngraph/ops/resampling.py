@@ -27,11 +27,13 @@ from ngraph.ops.elementwise import (
     as_op,
     cast,
     constant,
+    equal,
     filled,
     floating,
     floor,
     less,
     less_equal,
+    logical_and,
     maximum,
     minimum,
     remainder,
@@ -41,7 +43,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import slice_along_axis
+from ngraph.ops.rearrange import iota, slice_along_axis
 from ngraph.ops.reduce import count
 
 Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
@@ -117,6 +119,58 @@ def kernel_weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: flo
     near = base[:, None] + np.arange(first, 2 - first)
     w = kernel((near - at[:, None]) * scale)
     return near.astype(int), w / w.sum(1, keepdims=True)
+
+
+# ---- lengths that come with calls: the same, computed by ops
+
+PLACED = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn")  # modes of `placed`
+
+
+def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0) -> Op:
+    """Returns what `places` returns, along `out`, for lengths that come with calls, in the dtype of theirs. scale: 0 is many / size."""
+    o = cast(iota(out), size.dtype)
+    by = many / size if scale == 0.0 else filled(scale, (), size.dtype)
+    if mode == "align_corners":
+        steps = (many if scale == 0.0 else size * scale) - 1.0
+        return where(equal(steps, 0.0), 0.0, o * (size - 1.0) / where(equal(steps, 0.0), 1.0, steps))
+    if mode == "asymmetric":
+        return o / by
+    half = (o + 0.5) / by
+    if mode == "tf_half_pixel_for_nn":
+        return half
+    return where(equal(many, 1.0), -0.5, half - 0.5) if mode == "pytorch_half_pixel" else half - 0.5
+
+
+def between(x: Op, axis: Axis, at: Op, method: str, a: float = -0.75, inside: bool = False) -> Op:
+    """Returns `x` read along an axis at places between its elements, linear or cubic with the parameter `a`; integers are rounded.
+
+    Places outside of the axis read its first or last element; inside: they have no weight.
+    """
+    wide = dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
+    base, size = floor(at), count([axis], at.dtype)
+    taps: Taps = []
+    for k in (0, 1) if method == "linear" else (-1, 0, 1, 2):
+        near = base + float(k)
+        distance = absolute(near - at)
+        w = maximum(1.0 - distance, 0.0) if method == "linear" else keys(distance, a)
+        if inside:
+            w = where(logical_and(less_equal(0.0, near), less(near, size)), w, 0.0)
+        taps.append((cast(near, dtypes.int32), w))
+    total = reduce(add, [w for _, w in taps])
+    made = tapped(cast(x, wide), [axis], [[(i, w / total) for i, w in taps]], "clip")
+    if x.dtype.is_integer:
+        made = minimum(maximum(rounded(made), float(x.dtype.lowest)), float(x.dtype.highest))
+    return cast(made, x.dtype)
+
+
+def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool) -> Op:
+    """Returns `x` with `out` in place of an axis whose length comes with the call, as `interpolate` says."""
+    if method.startswith("nearest"):
+        ratio = cast(count([axis], dtypes.float64) / count([out], dtypes.float64), dtypes.float32)
+        start = 0.5 if method == "nearest-exact" else 0.0
+        return gather(x, cast(floor((cast(iota(out), dtypes.float32) + start) * ratio), dtypes.int32), axes=(axis,), mode="clip")
+    lengths = count([axis], dtypes.float64), count([out], dtypes.float64)
+    return between(x, axis, placed("align_corners" if align_corners else "half_pixel", out, *lengths), method)
 
 
 MAX_PERIOD = 8  # outputs after which the steps between places repeat; for a longer period the indices are an array
@@ -211,6 +265,11 @@ def _rows_read(size: int, many: int, method: str, align_corners: bool, antialias
     return near, w / w.sum(1, keepdims=True)
 
 
+def _with(x: Op, axis: Axis, many: int) -> list[Axis]:
+    """Returns the axes of `x`, one of them with another length."""
+    return [axis.resized(many) if a == axis else a for a in x.axes]
+
+
 def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", align_corners: bool = False, antialias: bool = False) -> Op:
     """Returns `x` with axes of other lengths, {"H": 56, "W": 56}; they keep their names. Values are those of PyTorch's `interpolate`.
 
@@ -218,7 +277,7 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     all elements that an element of the result covers. align_corners: the first and last elements stay in place; else elements are squares
     of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Both are of `linear` and `cubic`;
     with both, element k of the result lies at (k + 0.5) s - 0.5, where s = (size - 1) / (many - 1). Integers are rounded.
-    Raises AxisError where a length is not known, or 0.
+    Raises AxisError where a length is 0, and with antialias or `area` where it comes with the call.
 
         >>> import ngraph as ng
         >>> from ngraph.util.utils import executor
@@ -235,9 +294,14 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     wanted = {find_axis(x, name, "interpolate"): many for name, many in lengths.items()}
     for axis in [a for a in x.axes if a in wanted]:  # the last axis last: passes along the others read and write whole rows
         size, many = axis.length, wanted[axis]
+        if size is None and not antialias and method != "area" and many >= 1:
+            out = make_axis(many, name=f"{axis.name}_resized")
+            x = read(_stretched(x, axis, out, method, align_corners), _with(x, axis, many), {out: Idx(axis.resized(many))})
+            continue
         if not size or many < 1:
-            raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix="lengths are known, and 1 or more")
-        order = [axis.resized(many) if a == axis else a for a in x.axes]
+            fix = "lengths are known, and 1 or more" if many >= 1 and size is None else "lengths are 1 or more"
+            raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix=fix)
+        order = _with(x, axis, many)
         if size == many:
             continue
         if method.startswith("nearest") and many % size == 0:

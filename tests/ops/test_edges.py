@@ -6,6 +6,7 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import AxisError
 
 inf, nan = np.inf, np.nan
 functional = torch.nn.functional
@@ -175,3 +176,31 @@ def test_deviations_with_as_many_elements_as_the_correction_are_torchs(name, len
                 wanted = np.zeros(3) if correction < 3 else wanted  # the derivative of a deviation of 0 is 0 here, and NaN there
             np.testing.assert_allclose(got, value.item(), rtol=1e-12)
             np.testing.assert_allclose(slope, wanted, rtol=1e-12, err_msg=f"{name} {held} {correction}")
+
+
+@pytest.mark.parametrize(
+    ("method", "corners"),
+    [("nearest", False), ("nearest-exact", False), ("linear", False), ("linear", True), ("cubic", False), ("cubic", True)],
+)
+def test_lengths_that_come_with_calls_are_interpolated(method, corners):
+    """To fewer elements and more, from one element too; with the gradient."""
+    theirs = {"linear": "bilinear", "cubic": "bicubic"}.get(method, method)
+    more = {"align_corners": corners} if method in ("linear", "cubic") else {}
+    for h, w in ((7, 11), (1, 5)):
+        x = ng.placeholder("N=? H=? W=?")
+        y = ng.interpolate(x, {"H": h, "W": w}, method, **more)
+        f = ng.function([y, ng.deriv(ng.sum(y * y, out_axes=()), x)], x)
+        for shape in ((1, 4, 5), (2, 9, 3), (3, 1, 1), (1, 13, 40)):
+            given = np.random.default_rng(h).uniform(size=shape).astype(np.float32)
+            t = torch.tensor(given[:, None], requires_grad=True)
+            wanted = torch.nn.functional.interpolate(t, size=(h, w), mode=theirs, **more)
+            (slope,) = torch.autograd.grad((wanted * wanted).sum(), t)
+            found, gradient = f(given)
+            np.testing.assert_allclose(found, wanted[:, 0].detach(), rtol=1e-5, atol=2e-6)
+            np.testing.assert_allclose(gradient, slope[:, 0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("more", [{"method": "area"}, {"antialias": True}])
+def test_what_takes_in_as_many_elements_as_lengths_say_wants_them_known(more):
+    with pytest.raises(AxisError, match="lengths are known"):
+        ng.interpolate(ng.placeholder("N=? H=?"), {"H": 3}, **more)

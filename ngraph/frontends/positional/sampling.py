@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import product as every
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops import resampling
+from ngraph.ops.functions import ceil
 from ngraph.ops.indexing import gather
 from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
@@ -68,12 +71,21 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
+NEAREST_BY_OPS: dict[str, Callable[[Op], Op]] = {
+    "round_prefer_floor": lambda x: ceil(x - (0.5 + TIE)),
+    "round_prefer_ceil": lambda x: e.floor(x + (0.5 + TIE)),
+    "floor": e.floor,
+    "ceil": ceil,
+}
 
 
 def weighted(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> tuple[Any, Any]:
     """For each place the elements around it, and their weights, where there is room for so many."""
     check_room(len(at), 2 * reach + 2 if scale >= 1 else int(2 * reach / scale) + 4)
     return kernel_weights(at, kernel, reach, scale)
+
+
+MAX_EXACT_BITS = 8  # of a scale's numerator: float32 has the product with a length up to 65,536 without rounding
 
 
 def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
@@ -84,9 +96,29 @@ def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
 
     if isinstance(size, int):
         return product(size)
-    if scale == int(scale):
-        return size * int(scale)
+    exact = Fraction(float(np.float32(scale)))
+    if exact.numerator.bit_length() <= MAX_EXACT_BITS:
+        return size * exact.numerator // exact.denominator
     return size // round(1 / scale) if 1 / scale == round(1 / scale) else product(g.number(size))
+
+
+def placed_by_ops(by: Resizing) -> bool:
+    """Whether ops can compute the places and weights of a method, for lengths that come with calls."""
+    known = by.kind == "nearest" or by.kind in ("linear", "bilinear", "cubic")
+    return known and by.places in resampling.PLACED and not by.antialias and not by.steps
+
+
+def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing) -> Tensor:
+    """Dim k of another length, where one of both comes with the call."""
+    d, dtype = t.dims[k], dtypes.as_dtype(by.dtype)
+    out = g.fresh(count)
+    at = resampling.placed(by.places, out, size_op(d.size, dtype), size_op(count, dtype), scale)
+    if by.kind == "nearest":
+        place = e.cast(NEAREST_BY_OPS[by.nearest](e.cast(at, dtypes.float64)), dtypes.int32)
+        y = gather(t.op, place, axes=(d,), mode="clip")
+    else:
+        y = resampling.between(t.op, d, at, "cubic" if by.kind == "cubic" else "linear", by.cubic, by.inside)
+    return g.made(y, [out if j == k else a for j, a in enumerate(t.dims)])
 
 
 def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing, region: tuple[float, float] | None = None) -> Tensor:
@@ -101,6 +133,8 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     if whole and (mode, nearest) in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")):
         out = g.resized(d, count)
         return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) // int(scale)})
+    if not (isinstance(size, int) and isinstance(count, int)) and placed_by_ops(by) and region is None:
+        return _open_resized(g, t, k, count, scale, by)
     length, many = g.numbers([size, count])
     scale = scale or many / length
     check_room(many)

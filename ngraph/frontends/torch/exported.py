@@ -31,7 +31,8 @@ from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, nam
 
 MAX_TEXT = 1 << 28  # bytes of the JSON of one program: a graph of a million nodes is smaller
 ARITHMETIC = frozenset(
-    "Symbol Integer Rational Add Mul Pow Max Min FloorDiv CeilDiv CleanDiv IntTrueDiv Mod PythonMod Eq Ne Lt Le Gt Ge".split()
+    """Symbol Integer Rational Float Add Mul Pow Max Min FloorDiv CeilDiv CleanDiv IntTrueDiv Mod PythonMod Eq Ne Lt Le Gt Ge
+    ToFloat TruncToInt FloorToInt CeilToInt""".split()
 )
 PLAIN = (ast.Expression, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -271,7 +272,7 @@ def is_arithmetic(text: str) -> bool:
         if isinstance(node, ast.Name):
             fits = node.id in ARITHMETIC if id(node) in called else re.fullmatch(r"[a-z]+\d+", node.id) is not None
         elif isinstance(node, ast.Constant):
-            fits = isinstance(node.value, (int, bool)) or re.fullmatch(r"\w+", str(node.value)) is not None
+            fits = isinstance(node.value, (int, bool)) or re.fullmatch(r"\w+|\d+\.\d+(e[+-]?\d+)?", str(node.value)) is not None
         else:
             fits = isinstance(node, PLAIN)
         if not fits:

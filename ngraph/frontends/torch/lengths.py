@@ -6,12 +6,13 @@ Dynamo guards what the ShapeEnv is asked, so that a call with another answer com
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Max, Min, Mod, PythonMod, ToFloat, TruncToInt
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.stages import Ask, StageRun
@@ -30,6 +31,19 @@ KINDS: dict[type, Callable[[ExprLike, ExprLike], ExprLike]] = {
     Max: expr.maximum,
     Min: expr.minimum,
 }
+MAX_FACTOR_BITS = 30  # of the numerator and denominator of a factor: its product with a length below 2**23 is exact in float64
+
+
+def scaled(e: Any) -> tuple[Fraction, Any] | None:
+    """Returns (factor, whole number) for the float that is their product; None for others, and where rounding may decide its whole part."""
+    factors = e.args if isinstance(e, sympy.Mul) else (e,)
+    wholes = [f.args[0] for f in factors if isinstance(f, ToFloat)]
+    numbers = [Fraction(float(f)) for f in factors if f.is_Float or f.is_Integer]
+    if len(wholes) != 1 or len(numbers) != len(factors) - 1 or len(numbers) > 1:
+        return None
+    factor = numbers[0] if numbers else Fraction(1)
+    fits = factor > 0 and max(factor.numerator, factor.denominator).bit_length() <= MAX_FACTOR_BITS
+    return (factor, wholes[0]) if fits else None
 
 
 def symint_of(symint: Any) -> sympy.Expr:
@@ -54,6 +68,10 @@ class SymbolicTrace(ModelTrace):
             return self.symbol(e, symint)
         if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) <= 8:
             return reduce(lambda a, b: a * b, [self._expression(e.base, symint)] * int(e.exp))
+        if isinstance(e, (TruncToInt, FloorToInt, CeilToInt)) and (found := scaled(e.args[0])) is not None:
+            factor, whole = found
+            up = factor.denominator - 1 if isinstance(e, CeilToInt) else 0
+            return (self._expression(whole, symint) * factor.numerator + up) // factor.denominator
         kind = KINDS.get(type(e))
         if kind is None:
             raise UnsupportedError(f"a length is the expression {e}", fix="fix that length: torch._dynamo.mark_static(x, dim)")

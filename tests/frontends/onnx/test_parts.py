@@ -164,6 +164,23 @@ def test_resizing(mode, where):
         agree(model([node], [("x", F, [1, 2, 7, 9])], [("y", F, None)], constants), {"x": draw(1, 2, 7, 9)}, atol=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("where", COORDINATES)
+def test_resizing_of_lengths_that_come_with_calls(mode, where):
+    """By scales, and by sizes that follow from lengths: the model is read once."""
+    scales = SCALES[-1:] if where == "align_corners" else SCALES
+    feeds = [{"x": draw(1, 2, *size)} for size in ((7, 9), (12, 5), (5, 31), (6, 7))]
+    how = {"mode": mode, "coordinate_transformation_mode": where, **({"exclude_outside": 1} if mode == "cubic" else {})}
+    made = [(h.make_node("Resize", ["x", "", "by"], ["y"], **how), {"by": np.array([1, 1, *by], np.float32)}) for by in scales]
+    sized = [h.make_node("Shape", ["x"], ["s"]), h.make_node("Mul", ["s", "two"], ["t"]), h.make_node("Add", ["t", "more"], ["size"])]
+    nodes = [*sized, h.make_node("Resize", ["x", "", "", "size"], ["y"], **how)]
+    made.append((nodes, {"two": np.array([1, 1, 2, 1]), "more": np.array([0, 0, 1, 4])}))
+    for node, constants in made:
+        nodes = node if isinstance(node, list) else [node]
+        mine = agree(model(nodes, [("x", F, [1, 2, "h", "w"])], [("y", F, None)], constants), *feeds, atol=1e-4)
+        assert mine.readings == 1
+
+
 @pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
 @pytest.mark.parametrize("how", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_which_element_is_nearest_does_not_depend_on_rounding(where, how):

@@ -4,10 +4,12 @@ import math
 import random
 
 import pytest
+import sympy
 import torch
+from torch.utils._sympy import functions
 
 import ngraph as ng
-from ngraph.frontends.torch import backend
+from ngraph.frontends.torch import backend, lengths
 from ngraph.frontends.torch.steps import OurStep
 
 
@@ -82,3 +84,38 @@ def test_numbers_that_dynamo_makes_symbols_fill_and_stride():
     for n in (9, 12):
         x, w = torch.randn(2, 3, n), torch.randn(4, 3, 3)
         torch.testing.assert_close(compiled(x, w), f(x, w))
+
+
+@pytest.mark.parametrize("by, mode", [(2.0, "nearest"), (2.0, "bilinear"), (1.5, "bilinear"), (0.375, "bilinear"), (2.0, "bicubic")])
+def test_pictures_grow_by_a_factor(by, mode):
+    """The new length is a float times the old one, rounded down."""
+
+    def f(x):
+        return torch.nn.functional.interpolate(x * 2, scale_factor=by, mode=mode)
+
+    compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for size in ((8, 13), (11, 21), (32, 9)):
+        x = torch.randn(2, 3, *size)
+        torch.testing.assert_close(compiled(x), f(x))
+    assert len(ng.torch.report().functions) == 1
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("TruncToInt(1.5*ToFloat(s))", "s*3//2"),
+        ("CeilToInt(0.75*ToFloat(s))", "-(-s*3//4)"),
+        ("TruncToInt(ToFloat(s))", "s"),
+        ("TruncToInt(0.7*ToFloat(s))", None),
+        ("TruncToInt(-0.5*ToFloat(s))", None),
+    ],
+)
+def test_floats_of_lengths_are_exact_or_refused(text, found):
+    s = sympy.Symbol("s", integer=True, positive=True)
+    names = {"s": s, "TruncToInt": functions.TruncToInt, "CeilToInt": functions.CeilToInt, "ToFloat": functions.ToFloat}
+    e = eval(text, names)
+    got = lengths.scaled(e.args[0])
+    assert (got is None) == (found is None)
+    for n in range(1, 200) if got is not None else ():
+        up = got[0].denominator - 1 if text.startswith("Ceil") else 0
+        assert (n * got[0].numerator + up) // got[0].denominator == eval(found, {"s": n}) == int(e.subs(s, n))
