@@ -261,11 +261,13 @@ def place_inside(mode: str, i: ExprLike, size: ExprLike, near: bool = False) -> 
 def padded(x: Op, sides: Mapping[Axis, tuple[ExprLike, ExprLike]], wide: Mapping[Axis, Axis], mode: str, value: Any = 0) -> Op:
     """Returns `x` with so many elements before and after axes, in place of which it has those of `wide`: see `pad`."""
     known = {a: (before, after) for a, (before, after) in sides.items() if isinstance(before, int) and isinstance(after, int) and a.length}
-    near = {a for a, both in known.items() if max(both) < (a.length or 0)}
+    known = {a: both for a, both in known.items() if min(both) >= 0}
+    near = {a for a, both in known.items() if max(both) < len(a)}
     index = {a: place_inside(mode, Idx(wide[a]) - before, a.size, a in near) for a, (before, _) in sides.items()}
-    if mode == "constant" or min((min(p) for p in known.values()), default=-1) < 0 or len(known) < len(sides):
+    if mode == "constant" or len(known) < len(sides):
         return read(x, _resized(x, wide), index, pad_value=value)
-    return _moved(x, wide, index, lambda a: np.pad(np.arange(a.length or 0), known[a], NUMPY_MODES.get(mode, mode)))  # type: ignore[call-overload]
+    in_numpy: Any = NUMPY_MODES.get(mode, mode)
+    return _moved(x, wide, index, lambda a: np.pad(np.arange(len(a)), known[a], in_numpy))
 
 
 def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "constant") -> Op:

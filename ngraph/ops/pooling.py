@@ -48,12 +48,13 @@ def _inside(windows: Sequence[Window]) -> tuple[Any, ...]:
     return tuple([w[1] for w in windows])
 
 
-def largest(x: Op, windows: Sequence[Window]) -> Op:
-    """Returns the maximum of each window.
+def _lower_max(op: Op, x: Op) -> Op:
+    """Lowers to the maximum of each window.
 
     Windows that overlap much are taken along one axis after another: 5 x 5 elements next to each other are 10 comparisons in place of
     25. That needs half as many comparisons or fewer, since the maxima along the first axes are stored.
     """
+    windows = op.attrs["windows"]
     sizes, strides = [w[1].length for w in windows], [w[3] for w in windows]
     steps = [windows]
     if None not in sizes and 2 * sum(r * math.prod(strides[k + 1 :]) for k, r in enumerate(sizes)) <= math.prod(sizes):
@@ -61,10 +62,6 @@ def largest(x: Op, windows: Sequence[Window]) -> Op:
     for step in steps:
         x = reduce.build(_read(x, step, x.dtype.lowest), kind="max", axes=_inside(step))
     return x
-
-
-def _lower_max(op: Op, x: Op) -> Op:
-    return largest(x, op.attrs["windows"])
 
 
 def _gradient_max(op: Op, dy: Op, x: Op) -> Op:

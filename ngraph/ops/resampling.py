@@ -66,6 +66,18 @@ def tapped(x: Op, axes: Sequence[Axis], taps: Sequence[Taps], mode: str = "fill"
 # ---- other lengths ----------------------------------------------------------------------------------------------------
 
 
+def _half_pixel(o: Any, scale: Any) -> Any:
+    return (o + 0.5) / scale - 0.5
+
+
+SCALED: dict[str, Callable[[Any, Any], Any]] = {  # modes in which places follow from the scale, for arrays and for ops
+    "half_pixel": _half_pixel,
+    "pytorch_half_pixel": _half_pixel,  # but for a single element
+    "asymmetric": lambda o, scale: o / scale,
+    "tf_half_pixel_for_nn": lambda o, scale: (o + 0.5) / scale,
+}
+
+
 def places(
     mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0), dtype: Any = np.float64
 ) -> np.ndarray[Any, Any]:
@@ -77,8 +89,6 @@ def places(
     whole, scale = scale * size, dtype(scale)
     if mode == "align_corners":
         return o * 0 if whole == 1 else o * (size - 1) / (whole - 1)
-    if mode == "asymmetric":
-        return o / scale
     if mode == "tf_crop_and_resize":
         first, last = map(dtype, region)
         if many == 1:
@@ -88,10 +98,8 @@ def places(
         return dtype(size / 2) * (1 - dtype(many) / (scale * dtype(size))) + (o + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel" and many == 1:
         return np.full(1, -0.5)
-    if mode in ("half_pixel", "pytorch_half_pixel"):
-        return (o + 0.5) / scale - 0.5
-    if mode == "tf_half_pixel_for_nn":
-        return (o + 0.5) / scale
+    if mode in SCALED:
+        return np.asarray(SCALED[mode](o, scale))
     raise GraphError(f"there is no coordinate_transformation_mode {mode!r}")
 
 
@@ -123,44 +131,56 @@ def kernel_weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: flo
 
 # ---- lengths that come with calls: the same, computed by ops
 
-PLACED = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn")  # modes of `placed`
+PLACED = (*SCALED, "align_corners")  # modes of `placed`
 
 
 def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0) -> Op:
     """Returns what `places` returns, along `out`, for lengths that come with calls, in the dtype of theirs. scale: 0 is many / size."""
     o = cast(iota(out), size.dtype)
-    by = many / size if scale == 0.0 else filled(scale, (), size.dtype)
     if mode == "align_corners":
         steps = (many if scale == 0.0 else size * scale) - 1.0
         return where(equal(steps, 0.0), 0.0, o * (size - 1.0) / where(equal(steps, 0.0), 1.0, steps))
-    if mode == "asymmetric":
-        return o / by
-    half = (o + 0.5) / by
-    if mode == "tf_half_pixel_for_nn":
-        return half
-    return where(equal(many, 1.0), -0.5, half - 0.5) if mode == "pytorch_half_pixel" else half - 0.5
+    at: Op = SCALED[mode](o, many / size if scale == 0.0 else filled(scale, (), size.dtype))
+    return where(equal(many, 1.0), -0.5, at) if mode == "pytorch_half_pixel" else at
+
+
+def _whole(i: Op) -> Op:
+    return cast(i, dtypes.int32)
+
+
+def taps_around(at: Op, method: str, a: float = -0.75, index: Callable[[Op], Op] = _whole) -> Taps:
+    """Returns the taps at places between elements, linear or cubic with the parameter `a`. index: of a whole number as a float."""
+    base = floor(at)
+    part = at - base
+    if method == "linear":
+        return [(index(base), 1.0 - part), (index(base + 1.0), part)]
+    if method == "cubic":
+        return [(index(base + float(k)), keys(absolute(part - float(k)), a)) for k in (-1, 0, 1, 2)]
+    raise GraphError(f"there is no mode {method!r}")
 
 
 def between(x: Op, axis: Axis, at: Op, method: str, a: float = -0.75, inside: bool = False) -> Op:
-    """Returns `x` read along an axis at places between its elements, linear or cubic with the parameter `a`; integers are rounded.
+    """Returns `x` read along an axis at places between its elements, as `taps_around` says; integers are rounded.
 
     Places outside of the axis read its first or last element; inside: they have no weight.
     """
-    wide = dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
-    base, size = floor(at), count([axis], at.dtype)
-    taps: Taps = []
-    for k in (0, 1) if method == "linear" else (-1, 0, 1, 2):
-        near = base + float(k)
-        distance = absolute(near - at)
-        w = maximum(1.0 - distance, 0.0) if method == "linear" else keys(distance, a)
-        if inside:
-            w = where(logical_and(less_equal(0.0, near), less(near, size)), w, 0.0)
-        taps.append((cast(near, dtypes.int32), w))
-    total = reduce(add, [w for _, w in taps])
-    made = tapped(cast(x, wide), [axis], [[(i, w / total) for i, w in taps]], "clip")
-    if x.dtype.is_integer:
-        made = minimum(maximum(rounded(made), float(x.dtype.lowest)), float(x.dtype.highest))
-    return cast(made, x.dtype)
+    taps = taps_around(at, method, a)
+    if inside:
+        size = count([axis], dtypes.int32)
+        taps = [(i, where(logical_and(less_equal(0, i), less(i, size)), w, 0.0)) for i, w in taps]
+        total = reduce(add, [w for _, w in taps])
+        taps = [(i, w / total) for i, w in taps]
+    return _narrowed(tapped(cast(x, _wide(x)), [axis], [taps], "clip"), x.dtype)
+
+
+def _wide(x: Op) -> DType:
+    """Returns the dtype in which elements of `x` are weighted."""
+    return dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
+
+
+def _narrowed(x: Op, dtype: DType) -> Op:
+    """Returns weighted sums in the dtype of what was weighted; integers are rounded."""
+    return cast(minimum(maximum(rounded(x), float(dtype.lowest)), float(dtype.highest)) if dtype.is_integer else x, dtype)
 
 
 def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool) -> Op:
@@ -219,7 +239,7 @@ def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
     size = axis.length or 0
     if near.shape[1] == 1 and (w == 1).all():
         return gather(x, constant(near[:, 0].clip(0, size - 1).astype(np.int32), [out]), axes=(axis,), mode="clip")
-    wide = dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
+    wide = _wide(x)
     step, inside = regular_step(near), _inside(near, w, size)
     if near.shape[1] > MAX_UNROLLED_TAPS:
         tap = make_axis(near.shape[1], name=f"{axis.name}_tap")
@@ -232,9 +252,7 @@ def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
     else:
         found = [constant(k.clip(0, size - 1).astype(np.int32), [out]) for k in near.T]
         made = _weighted_sum([gather(x, k, axes=(axis,), mode="clip") for k in found], w, out, wide)
-    if x.dtype.is_integer:
-        made = minimum(maximum(rounded(made), float(x.dtype.lowest)), float(x.dtype.highest))
-    return cast(made, x.dtype)
+    return _narrowed(made, x.dtype)
 
 
 _METHODS = ("nearest", "linear", "cubic")
@@ -265,11 +283,6 @@ def _rows_read(size: int, many: int, method: str, align_corners: bool, antialias
     return near, w / w.sum(1, keepdims=True)
 
 
-def _with(x: Op, axis: Axis, many: int) -> list[Axis]:
-    """Returns the axes of `x`, one of them with another length."""
-    return [axis.resized(many) if a == axis else a for a in x.axes]
-
-
 def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", align_corners: bool = False, antialias: bool = False) -> Op:
     """Returns `x` with axes of other lengths, {"H": 56, "W": 56}; they keep their names. Values are those of PyTorch's `interpolate`.
 
@@ -294,23 +307,22 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     wanted = {find_axis(x, name, "interpolate"): many for name, many in lengths.items()}
     for axis in [a for a in x.axes if a in wanted]:  # the last axis last: passes along the others read and write whole rows
         size, many = axis.length, wanted[axis]
-        if size is None and not antialias and method != "area" and many >= 1:
-            out = make_axis(many, name=f"{axis.name}_resized")
-            x = read(_stretched(x, axis, out, method, align_corners), _with(x, axis, many), {out: Idx(axis.resized(many))})
-            continue
-        if not size or many < 1:
-            fix = "lengths are known, and 1 or more" if many >= 1 and size is None else "lengths are 1 or more"
+        unknown = size is None and (antialias or method == "area")
+        if unknown or size == 0 or many < 1:
+            fix = "lengths are known, and 1 or more" if unknown else "lengths are 1 or more"
             raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix=fix)
-        order = _with(x, axis, many)
+        new = axis.resized(many)
+        order = [new if a == axis else a for a in x.axes]
         if size == many:
             continue
-        if method.startswith("nearest") and many % size == 0:
-            x = read(x, order, {axis: Idx(axis.resized(many)) // (many // size)})
+        if size is not None and method.startswith("nearest") and many % size == 0:
+            x = read(x, order, {axis: Idx(new) // (many // size)})
             continue
-        near, w = _rows_read(size, many, method, align_corners, antialias)
         out = make_axis(many, name=f"{axis.name}_resized")
-        y = mixed(x, axis, out, near, w)
-        new = axis.resized(many)
+        if size is None:
+            y = _stretched(x, axis, out, method, align_corners)
+        else:
+            y = mixed(x, axis, out, *_rows_read(size, many, method, align_corners, antialias))
         x = read(y, order, {out: Idx(new)})
     return x
 
@@ -352,17 +364,11 @@ def grid_taps(at: Op, size: Op, mode: str, padding: str, corners: bool) -> Taps:
             i = minimum(maximum(rounded(reflected(i, low, high)), 0.0), size - 1.0)
         elif padding == "border":
             i = minimum(maximum(i, 0.0), size - 1.0)
-        return cast(i, dtypes.int32)
+        return _whole(i)
 
     if mode == "nearest":
         return [(index(rounded(v)), filled(1.0, (), wide))]
-    base = floor(v)
-    part = v - base
-    if mode == "linear":
-        return [(index(base), 1.0 - part), (index(base + 1.0), part)]
-    if mode == "cubic":
-        return [(index(base + float(k)), keys(absolute(part - float(k)))) for k in (-1, 0, 1, 2)]
-    raise GraphError(f"there is no mode {mode!r}")
+    return taps_around(v, mode, index=index)
 
 
 def grid_sample(

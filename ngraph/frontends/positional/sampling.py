@@ -25,19 +25,13 @@ from ngraph.ops.functions import ceil
 from ngraph.ops.indexing import gather
 from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
-from ngraph.ops.resampling import Taps, cubic, grid_taps, hat, kernel_weights, places, tapped
+from ngraph.ops.resampling import Taps, cubic, grid_taps, hat, kernel_weights, places, tapped, taps_around
 from ngraph.ops.resampling import mixed as mix
 
 
 def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
     """x at places between elements, linear along each axis; 0 outside."""
-    taps: list[Taps] = []
-    for p in places:
-        low = e.floor(p)
-        part = p - low
-        i = e.cast(low, dtypes.int32)
-        taps.append([(i, 1.0 - part), (i + 1, part)])
-    return tapped(x, axes, taps)
+    return tapped(x, axes, [taps_around(p, "linear") for p in places])
 
 
 # ---- other sizes --------------------------------------------------------------------------------------------------------
@@ -65,17 +59,11 @@ class Resizing(NamedTuple):
 
 
 TIE = 1e-6  # how near a position is to the middle of two elements to count as it: one in float32, as ONNX Runtime has it
-NEAREST: dict[str, Callable[[Any], Any]] = {
-    "round_prefer_floor": lambda x: np.ceil(x.astype(np.float64) - (0.5 + TIE)),
-    "round_prefer_ceil": lambda x: np.floor(x.astype(np.float64) + (0.5 + TIE)),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-NEAREST_BY_OPS: dict[str, Callable[[Op], Op]] = {
-    "round_prefer_floor": lambda x: ceil(x - (0.5 + TIE)),
-    "round_prefer_ceil": lambda x: e.floor(x + (0.5 + TIE)),
-    "floor": e.floor,
-    "ceil": ceil,
+NEAREST: dict[str, Callable[[Any, Any, Any], Any]] = {  # of places in float64, with `floor` and `ceil` of arrays or of ops
+    "round_prefer_floor": lambda x, floor, ceil: ceil(x - (0.5 + TIE)),
+    "round_prefer_ceil": lambda x, floor, ceil: floor(x + (0.5 + TIE)),
+    "floor": lambda x, floor, ceil: floor(x),
+    "ceil": lambda x, floor, ceil: ceil(x),
 }
 
 
@@ -97,15 +85,14 @@ def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
     if isinstance(size, int):
         return product(size)
     exact = Fraction(float(np.float32(scale)))
-    if exact.numerator.bit_length() <= MAX_EXACT_BITS:
+    if exact.denominator == 1 or exact.numerator.bit_length() <= MAX_EXACT_BITS:
         return size * exact.numerator // exact.denominator
     return size // round(1 / scale) if 1 / scale == round(1 / scale) else product(g.number(size))
 
 
-def placed_by_ops(by: Resizing) -> bool:
+def _placed_by_ops(by: Resizing) -> bool:
     """Whether ops can compute the places and weights of a method, for lengths that come with calls."""
-    known = by.kind == "nearest" or by.kind in ("linear", "bilinear", "cubic")
-    return known and by.places in resampling.PLACED and not by.antialias and not by.steps
+    return by.kind in ("nearest", "linear", "bilinear", "cubic") and by.places in resampling.PLACED and not by.antialias and not by.steps
 
 
 def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing) -> Tensor:
@@ -114,8 +101,8 @@ def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: 
     out = g.fresh(count)
     at = resampling.placed(by.places, out, size_op(d.size, dtype), size_op(count, dtype), scale)
     if by.kind == "nearest":
-        place = e.cast(NEAREST_BY_OPS[by.nearest](e.cast(at, dtypes.float64)), dtypes.int32)
-        y = gather(t.op, place, axes=(d,), mode="clip")
+        place = NEAREST[by.nearest](e.cast(at, dtypes.float64), e.floor, ceil)
+        y = gather(t.op, e.cast(place, dtypes.int32), axes=(d,), mode="clip")
     else:
         y = resampling.between(t.op, d, at, "cubic" if by.kind == "cubic" else "linear", by.cubic, by.inside)
     return g.made(y, [out if j == k else a for j, a in enumerate(t.dims)])
@@ -133,7 +120,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     if whole and (mode, nearest) in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")):
         out = g.resized(d, count)
         return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) // int(scale)})
-    if not (isinstance(size, int) and isinstance(count, int)) and placed_by_ops(by) and region is None:
+    if not (isinstance(size, int) and isinstance(count, int)) and _placed_by_ops(by) and region is None:
         return _open_resized(g, t, k, count, scale, by)
     length, many = g.numbers([size, count])
     scale = scale or many / length
@@ -141,7 +128,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     at = places(mode, length, many, scale, region or (0.0, 1.0), by.dtype)
     at = np.rint(at * by.steps) / by.steps if by.steps else at
     if kind == "nearest":
-        near, w = NEAREST[nearest](at).astype(int)[:, None], np.ones((many, 1))
+        near, w = NEAREST[nearest](at.astype(np.float64), np.floor, np.ceil).astype(int)[:, None], np.ones((many, 1))
     elif kind in ("linear", "bilinear"):
         near, w = weighted(at, hat, 1, scale if by.antialias else 1.0)
     elif kind == "cubic":

@@ -27,7 +27,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.convolution import convolve
 from ngraph.ops.indexing import scatter
-from ngraph.ops.pooling import largest, max_record
+from ngraph.ops.pooling import max_record
 from ngraph.ops.rearrange import iota, product, reindex
 from ngraph.ops.reduce import reduce
 from ngraph.ops.sorting import argreduce
@@ -117,9 +117,8 @@ def max_pool(g: Any, t: Tensor, ws: Sequence[Window], places: bool = False, last
     t = g.full(t, range(2, t.rank))
     r, outs, inner = read(g, t, ws, t.op.dtype.lowest)
     dims = [*t.dims[:2], *outs]
-    windows = tuple([(a, i, o, w.stride, w.dilation, w.before) for a, i, o, w in zip(t.dims[2:], inner, outs, ws, strict=True)])
-    known = all(isinstance(w.before, int) and isinstance(w.size, int) for w in ws)
-    y = g.made(max_record.build(t.op, windows=windows) if known else largest(t.op, windows), dims)
+    windows = [(a, i, o, w.stride, w.dilation, w.before) for a, i, o, w in zip(t.dims[2:], inner, outs, ws, strict=True)]
+    y = g.made(max_record.build(t.op, windows=tuple(windows)), dims)
     if not places:
         return (y,)
     flat = e.cast(argreduce.build(r.op, kind="max", axes=tuple(inner)), dtypes.int64)

@@ -85,6 +85,15 @@ def test_padding_by_what_is_there(mode):
         agree(made, {"x": draw(2, 5, 7)})
 
 
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_pools_whose_padding_follows_from_lengths(auto):
+    """Windows that overlap much and little, in strides that leave the padding to each length."""
+    for size, strides in ((3, [2, 2]), (7, [1, 1]), (9, [2, 3])):
+        nodes = [h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[size, size], strides=strides, auto_pad=auto)]
+        made = model(nodes, [("x", F, [1, 2, "h", "w"])], [("y", F, None)])
+        assert agree(made, *({"x": draw(1, 2, *shape)} for shape in ((13, 10), (9, 17), (20, 11)))).readings == 1
+
+
 def test_a_loop_over_boxes():
     """Each trip takes the best score and lowers its neighbours, as soft suppression does, until the trips are over or none is left."""
     body = h.make_graph(
@@ -171,12 +180,11 @@ def test_resizing_of_lengths_that_come_with_calls(mode, where):
     scales = SCALES[-1:] if where == "align_corners" else SCALES
     feeds = [{"x": draw(1, 2, *size)} for size in ((7, 9), (12, 5), (5, 31), (6, 7))]
     how = {"mode": mode, "coordinate_transformation_mode": where, **({"exclude_outside": 1} if mode == "cubic" else {})}
-    made = [(h.make_node("Resize", ["x", "", "by"], ["y"], **how), {"by": np.array([1, 1, *by], np.float32)}) for by in scales]
+    made = [([h.make_node("Resize", ["x", "", "by"], ["y"], **how)], {"by": np.array([1, 1, *by], np.float32)}) for by in scales]
     sized = [h.make_node("Shape", ["x"], ["s"]), h.make_node("Mul", ["s", "two"], ["t"]), h.make_node("Add", ["t", "more"], ["size"])]
-    nodes = [*sized, h.make_node("Resize", ["x", "", "", "size"], ["y"], **how)]
-    made.append((nodes, {"two": np.array([1, 1, 2, 1]), "more": np.array([0, 0, 1, 4])}))
-    for node, constants in made:
-        nodes = node if isinstance(node, list) else [node]
+    by_sizes = [*sized, h.make_node("Resize", ["x", "", "", "size"], ["y"], **how)]
+    made.append((by_sizes, {"two": np.array([1, 1, 2, 1]), "more": np.array([0, 0, 1, 4])}))
+    for nodes, constants in made:
         mine = agree(model(nodes, [("x", F, [1, 2, "h", "w"])], [("y", F, None)], constants), *feeds, atol=1e-4)
         assert mine.readings == 1
 
