@@ -303,9 +303,11 @@ def sort_row(
 class _Best:
     """The best elements of a row so far, by insertion: in order, so that one that enters moves the worse ones up."""
 
+    room = 1  # times as many elements as are wanted that the array holds
+
     def __init__(self, w: IRWriter, scratch: str, few: int, dtype: DType):
-        self.row, self.filled = _Row(w, scratch, few, dtype), few  # so many elements enter without a question
-        self.last = constant(few - 1, dtypes.int64)
+        self.few, self.filled = few, few * self.room  # so many elements enter without a question
+        self.row, self.last = _Row(w, scratch, self.filled, dtype), constant(few - 1, dtypes.int64)
 
     def start(self) -> None:
         """Orders the first elements, which fill the array."""
@@ -325,9 +327,10 @@ class _Best:
 class _Batches(_Best):
     """The same for more of them: those that enter are collected behind the others, and all are sorted when the array is full."""
 
+    room = 2
+
     def __init__(self, w: IRWriter, scratch: str, few: int, dtype: DType):
-        self.filled = 2 * few
-        self.row, self.few, self.last = _Row(w, scratch, self.filled, dtype), few, constant(few - 1, dtypes.int64)
+        super().__init__(w, scratch, few, dtype)
         self.count = self.row.place(self.row.here, 0, back=1)  # of elements in the array
 
     def start(self) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import Parameter, getdoc, getsourcefile, getsourcelines, isfunction, signature, unwrap
+from inspect import Parameter, getdoc, isfunction, signature, unwrap
 from shutil import get_terminal_size
 from typing import Any
 
@@ -261,5 +261,4 @@ def _told(name: str) -> Answer:
 def _help_of_function(function: Callable[..., Any]) -> str:
     """Returns what `help` prints of a function, and its source."""
     module = "ng.linalg" if unwrap(function).__module__ == "ngraph.ops.linalg" else "ng"
-    where = f"{getsourcefile(unwrap(function))}:{getsourcelines(unwrap(function))[1]}".removeprefix(HOME.removesuffix(f"ngraph{os.sep}"))
-    return f"{module}.{function.__name__}{signature(function)}\n\n{getdoc(function)}\n\nsource: {where}"
+    return f"{module}.{function.__name__}{signature(function)}\n\n{getdoc(function)}\n\nsource: {_where(unwrap(function))}"

@@ -182,7 +182,7 @@ def _from_loader(loader: Any, axes: Any, model: Any, target: str | None) -> Iter
     entries = pairs.entries(first)
     name = target if target in entries else usual(entries)
     axes_of = {k: e["axes"] for k, e in entries.items() if e["axes"]}
-    times = [n for n in ("REC",) if any(n in own for own in axes_of.values())]  # batches are as long as their longest sequence
+    times = ["REC"] if any("REC" in own for own in axes_of.values()) else []  # batches are as long as their longest sequence
     return IterableSource(pairs, None, axes_of, tgt_key=name or "label", open_axes=times)
 
 
