@@ -17,6 +17,7 @@ from torch.export import Dim, export
 
 import ngraph as ng
 from ngraph.errors import ArgumentError, BoundsError, FileError, NgraphError, ParseError, UnsupportedError
+from ngraph.frontends.torch.exported import is_arithmetic
 
 
 def tokens(n, t):
@@ -259,3 +260,20 @@ def test_the_command_reads_programs(saved, tmp_path):
         for name, want in eager(model, feeds).items():
             np.testing.assert_allclose(got[name], want, rtol=2e-5, atol=2e-5)
     assert (tmp_path / "m.onnx").exists()
+
+
+def test_lengths_with_factors_are_read_from_files(tmp_path):
+    """The file says TruncToInt(1.5*ToFloat(s)) of the result's sides; what is no length is refused as before."""
+
+    class Larger(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear")
+
+    sides = {2: torch.export.Dim("h", min=4, max=64), 3: torch.export.Dim("w", min=4, max=64)}
+    torch.export.save(torch.export.export(Larger(), (torch.rand(1, 2, 8, 12),), dynamic_shapes={"x": sides}), tmp_path / "m.pt2")
+    loaded = ng.torch.load(tmp_path / "m.pt2")
+    for size in ((8, 12), (11, 7), (5, 30)):
+        x = torch.rand(1, 2, *size)
+        (found,) = loaded.run(None, {"x": x.numpy()})
+        np.testing.assert_allclose(found, Larger()(x), rtol=1e-5, atol=1e-6)
+    assert is_arithmetic("Float('1.5', precision=53)") and not is_arithmetic("Float('os.x', precision=53)")
