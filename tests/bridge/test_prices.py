@@ -2,20 +2,22 @@
 
 import os
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
+pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
 
-from tensorflow.python.framework import ops  # noqa: E402  behind the check that it is there
-from tensorflow.python.profiler.internal import flops_registry  # noqa: E402, F401  registers counts
+import tensorflow as tf
+from tensorflow.python.framework import ops
 
-from ngraph.frontends.tensorflow.bridge import prices  # noqa: E402
-from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, imported, typed  # noqa: E402
-from ngraph.targets import chosen  # noqa: E402
-from ngraph.transformers.executable.versions import VersionedExecutable  # noqa: E402
+from ngraph.frontends.tensorflow.bridge import prices
+from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, imported, typed
+from ngraph.targets import chosen
+from ngraph.transformers.executable.versions import VersionedExecutable
 
+import_module("tensorflow.python.profiler.internal.flops_registry")  # it registers TensorFlow's own counts
 RNG = np.random.default_rng(0)
 
 

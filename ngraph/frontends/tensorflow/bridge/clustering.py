@@ -14,7 +14,6 @@ from typing import NamedTuple
 from ngraph.frontends.tensorflow.bridge import prices
 from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction
 from ngraph.frontends.tensorflow.bridge.marking import VARIANT, Marks, in_order, without
-from ngraph.frontends.tensorflow.bridge.prices import TRIVIAL
 from ngraph.frontends.tensorflow.graph import node_of
 from ngraph.targets import chosen
 
@@ -124,7 +123,7 @@ def deassign(function: TypedFunction, marks: Marks, clustering: Clustering, keep
     kept, gone = [], False
     for cluster in clustering.clusters:
         nodes = [function.nodes[name] for name in cluster.nodes]
-        work = [n for n in nodes if n.op not in TRIVIAL]
+        work = [n for n in nodes if n.op not in prices.TRIVIAL]
         reason = ""
         if len(work) < least:
             reason = f"it has {len(work)} node{'s' * (len(work) != 1)} that compute{'s' * (len(work) == 1)} something"

@@ -47,14 +47,14 @@ class RunningCluster:
     """A cluster of a function that runs. Any number of threads may call it.
 
     failure  why TensorFlow runs it; "" as long as it does not      calls, fallbacks  how often it was called, and TensorFlow ran it
-    slower   why TensorFlow is to run it, by its plan's price; ""   prices  seconds here and in TensorFlow, once the first call is over
+    prices   seconds here and in TensorFlow, once the first call is over
     seconds  of first calls, in which it is read and compiled        decided  calls in which values decided what comes next
     """
 
     def __init__(self, about: ClusterGraph, function: str, backend: str, priced: bool = True):
         self.about, self.function, self.backend = about, function, backend
         self.failure, self.calls, self.fallbacks, self.seconds, self.decided = "", 0, 0, 0.0, 0
-        self.priced, self.slower = priced, ""
+        self.priced = priced  # whether its price is still to be taken
         self.prices: tuple[float, float] | None = None
         self._ways: dict[Hashable, Way] = {}
         self._lock = threading.Lock()
@@ -91,6 +91,11 @@ class RunningCluster:
             self.seconds += time.perf_counter() - start
         return results
 
+    @property
+    def slower(self) -> str:
+        """Why TensorFlow is to run it, by its plan's price; "" where it is not."""
+        return "" if self.prices is None else prices.why_given_back(*self.prices)
+
     def _price(self, call: Any, arguments: Sequence[Array]) -> None:
         """Compares the plan of a first call with TensorFlow's price of the same nodes, for the lengths of the call."""
         self.priced = False
@@ -101,7 +106,6 @@ class RunningCluster:
         theirs = prices.in_tensorflow(typed_cluster(self.about, arguments), self.about.nodes, chosen())
         if theirs is not None:
             self.prices = prices.here(len(self.about.takes) + len(self.about.gives), plan), theirs
-            self.slower = prices.why_given_back(*self.prices)
 
     def run(self, call: KernelCall) -> None:
         """Runs one call of the kernel. Raises the errors of TensorFlow's function."""
