@@ -20,6 +20,7 @@ from ngraph.op_graph.files import told
 from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops, help_of
 from ngraph.parts.registry import HOME
 from ngraph.program.program import Step
+from ngraph.tools.api import call, write_pages
 from ngraph.tools.files import write
 from ngraph.transformers.base import TRANSFORMERS
 from ngraph.verbs import Answer, UsageError, verb
@@ -209,7 +210,7 @@ def ops(arguments: Any) -> Answer:
         written = _write(arguments.docs)
         return Answer("\n".join(written), written)
     if arguments.api:
-        written = import_module("ngraph.tools.api").write_pages(arguments.api)
+        written = write_pages(arguments.api)
         return Answer("\n".join(written), written)
     if arguments.spec:
         return Answer(spec(), [{"op": r.name, "form": form(r), "meaning": r.doc} for r in core_ops() if r.reference])
@@ -259,6 +260,6 @@ def _told(name: str) -> Answer:
 
 
 def _help_of_function(function: Callable[..., Any]) -> str:
-    """Returns what `help` prints of a function, and its source."""
+    """Returns how a function is called, its documentation, and its source."""
     module = "ng.linalg" if unwrap(function).__module__ == "ngraph.ops.linalg" else "ng"
-    return f"{module}.{function.__name__}{signature(function)}\n\n{getdoc(function)}\n\nsource: {_where(unwrap(function))}"
+    return f"{call(f'{module}.{function.__name__}', function)}\n\n{getdoc(function)}\n\nsource: {_where(unwrap(function))}"
