@@ -9,7 +9,7 @@ Words: docs/glossary.md.
 """
 
 from ngraph.numpy_ops import reindex, table
-from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Use, Variable, VariableRef, bytes_of, used
+from ngraph.numpy_ops.lines import CallLine, Lines, Name, Use, Variable, VariableRef, bytes_of, several, used
 from ngraph.numpy_ops.translate import LINES, Translation, Translator, translate
 from ngraph.numpy_ops.walk import LineRunner, check_bounds, evaluate, function, walk
 from ngraph.op_graph.opdef import NUMPY
@@ -17,7 +17,6 @@ from ngraph.op_graph.opdef import NUMPY
 __all__ = [
     "LINES",
     "NUMPY",
-    "SEVERAL",
     "CallLine",
     "Lines",
     "Name",
@@ -32,6 +31,7 @@ __all__ = [
     "evaluate",
     "function",
     "reindex",
+    "several",
     "table",
     "translate",
     "used",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,10 +67,28 @@ class Name(str):
     __slots__ = ()
 
 
+class ReferenceCall(str):
+    """An op's reference as the function of a line, of lengths, run-time integers and arrays; each is a function of its own."""
+
+    __slots__ = ("call",)
+    call: Callable[..., tuple[Any, ...]]
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def __new__(cls, op: str, call: Callable[..., tuple[Any, ...]]) -> ReferenceCall:
+        made = super().__new__(cls, f"reference:{op}")
+        made.call = call
+        return made
+
+
+def several(fn: str) -> bool:
+    """Whether a function returns a tuple, one part for each target."""
+    return fn in SEVERAL or type(fn) is ReferenceCall
+
+
 class CallLine:
     """One line: targets = fn(args, kwargs). `fits`: an elementwise ufunc, which may write into an operand of its own shape.
 
-    fn: a dotted NumPy name, a function of `numpy_functions`, `.method`, `.property()`, `[]`, `len`, `int`, or `=`.
+    fn: a dotted NumPy name, a function of `numpy_functions`, `.method`, `.property()`, `[]`, `len`, `int`, `=`, or a `ReferenceCall`.
     """
 
     __slots__ = ("targets", "fn", "args", "kwargs", "fits", "origin")

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ngraph.errors import UnsupportedError
-from ngraph.numpy_ops.lines import CallLine, Dims, Name, Use, Variable, VariableRef
+from ngraph.numpy_ops.lines import CallLine, Dims, Name, ReferenceCall, Use, Variable, VariableRef
 from ngraph.numpy_ops.translate import LINES, Translator, exact, real
 from ngraph.op_graph.arrays import ArrayRef, settled
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Expr
-from ngraph.op_graph.opdef import NUMPY
-from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.op_graph.expr import Expr, ExprLike
+from ngraph.op_graph.opdef import NUMPY, REGISTRY, Call
+from ngraph.program.interpret import apply, check_shape, interpret, own_order, with_integers
+from ngraph.program.program import AxisId, Program, Step, Value, attr_axes, map_attr, run_values
 
 # ---- element by element ------------------------------------------------------------------------------------
 
@@ -475,6 +478,46 @@ def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Se
     t.lines.calls.append(CallLine(tuple(made), fn, args, {}, False, t.origin))
     refs = iter([VariableRef(v, d) for v, d in zip(made, dims, strict=True)])
     return tuple([t.token if v.dtype.kind == "token" else next(refs) for v in step.results])
+
+
+@LINES.of("reference")
+def _reference(t: Translator, step: Step, **attrs: Any) -> tuple[VariableRef, ...]:
+    """An op without an entry of its own: one line calls its record's reference with lengths, run-time integers and arrays."""
+    record, inputs, results = REGISTRY[step.op], tuple([v.type for v in step.inputs]), own_order(REGISTRY[step.op], step)
+    said = tuple(attrs.values())
+    integers: dict[Value, ExprLike] = {}
+    map_attr(said, lambda a: a, lambda v: integers.setdefault(v, Use(t.number(v))))
+    found = {a for a, n in t.program.axes.items() if any(v in step.results for v in run_values(n))}  # results have these lengths
+    lengths = {a: t.length(a) for a in [*(a for r in (*inputs, *results) for a in r.axes), *attr_axes(said)] if a not in found}
+
+    def call(known: tuple[int, ...], counts: tuple[int, ...], *arrays: Any) -> tuple[Any, ...]:
+        length, integer = dict(zip(lengths, map(int, known), strict=True)), dict(zip(integers, map(int, counts), strict=True))
+
+        def body(program: Program, given: Sequence[Any]) -> list[Any]:
+            return interpret(program, given, lengths={a: length[a] for a in program.symbols() if a in length})[0]
+
+        made = Call({k: with_integers(a, integer.__getitem__) for k, a in attrs.items()}, inputs, results, length.__getitem__, body)
+        operands = map(np.asarray, arrays)
+        got = apply(record, made, [None if i.dtype.np is None else next(operands) for i in inputs], step.origin)
+        for array, r in zip(got, results, strict=True):
+            if array is not None and found.isdisjoint(r.axes):
+                check_shape(record, r, array, made.length, step.origin)
+        return tuple([a for a in got if a is not None])
+
+    made = {
+        v: VariableRef(Variable(v.hint or step.op, v.dtype, (), holds="shared"), tuple(r.axes))
+        for v, r in zip(step.results, results, strict=True)
+    }
+    arrays = [t.full(t.refs[v], tuple(v.axes)).var for v in real(step.inputs)]
+    args = (tuple(lengths.values()), tuple(integers.values()), *arrays)
+    t.lines.calls.append(CallLine(tuple([made[v].var for v in real(made)]), ReferenceCall(step.op, call), args, {}, False, t.origin))
+    t.refs.update({v: r for v, r in made.items() if not r.dims})  # the lengths of other results may be among them
+    for v in real(made):
+        r = made[v]
+        r.var.shape = t.shape(r.dims)
+        if not found.isdisjoint(r.dims):
+            made[v] = t.view(r, "[]", tuple([slice(None, t.length(a) if a in found else None) for a in r.dims]), dims=r.dims)
+    return tuple([made[v] if v.dtype.np is not None else t.token for v in step.results])
 
 
 @LINES.of("scan")

@@ -14,7 +14,7 @@ from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, Run
 from ngraph.op_graph.op import Origin
-from ngraph.op_graph.opdef import NUMPY, OPS
+from ngraph.op_graph.opdef import NUMPY, OPS, REGISTRY
 from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 
@@ -189,12 +189,12 @@ class Translator:
         for step in program.steps:
             self.origin = step.origin
             self.hint = step.results[0].hint or step.op
-            make = LINES[step.op] or (LINES["ufunc"] if NUMPY[step.op] else None)
-            if make is None:
+            make = LINES[step.op] or LINES["ufunc" if NUMPY[step.op] else "reference"]
+            if make is LINES["reference"] and REGISTRY[step.op].reference is None:
                 raise UnsupportedError(
-                    f"{step.op} has neither a lowering nor an entry in the table of NumPy calls",
+                    f"{step.op} has no lowering, no reference and no entry in the table of NumPy calls",
                     line=(self.origin[0].file, self.origin[0].line) if self.origin else None,
-                    fix=f"give its record lower=, or numpy= if it is elementwise, or write the entry: LINES.of({step.op!r})",
+                    fix="give its record lower=, or reference=, a function of (call, *arrays)",
                 )
             made = make(self, step, **step.attrs)
             for value, ref in zip(step.results, (made,) if type(made) is VariableRef else made, strict=True):

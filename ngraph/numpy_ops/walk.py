@@ -11,7 +11,7 @@ import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import BoundsError
-from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Variable, used
+from ngraph.numpy_ops.lines import CallLine, Lines, Name, ReferenceCall, Variable, several, used
 from ngraph.numpy_ops.translate import Orders, translate
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
@@ -22,9 +22,13 @@ from ngraph.parts.storage import lifetimes
 from ngraph.program.program import Program
 
 
-@functools.cache
 def function(fn: str) -> Callable[..., Any]:
     """Returns the function that a line's `fn` names."""
+    return fn.call if type(fn) is ReferenceCall else _named(fn)
+
+
+@functools.cache
+def _named(fn: str) -> Callable[..., Any]:
     if fn.startswith("np."):
         found: Any = np
         for part in fn.split(".")[1:]:
@@ -110,7 +114,7 @@ class LineRunner:
         else:
             fn = _lazy(fn, [self._argument(a) for a in call.args])
         outs = [self._slot(v) for v in call.targets]
-        return fn, ins, outs if call.fn in SEVERAL else outs[0], [self.slots[v] for v in dead if v.literal is None]
+        return fn, ins, outs if several(call.fn) else outs[0], [self.slots[v] for v in dead if v.literal is None]
 
     def _constant(self, a: Any) -> int:
         self.start.append(_value(a))

@@ -6,7 +6,7 @@ shape and dtype of the program's value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,14 +98,6 @@ class _Run:
         """Returns a run-time integer. Raises LookupError before its step has run."""
         return int(self.arrays[value])
 
-    def attribute(self, a: Any) -> Any:
-        """Returns an attribute with its run-time integers substituted."""
-        if isinstance(a, tuple):
-            return tuple([self.attribute(x) for x in a])
-        if isinstance(a, Expr):
-            return expr.substitute(a, lambda leaf: self.integer(leaf.of) if isinstance(leaf, expr.Run) else leaf)
-        return a
-
     def body(self, program: Program, arrays: Sequence[Any]) -> list[Any]:
         """Runs a body; its axes, and so their lengths, are those of the enclosing program."""
         known = {a: self.length(a) for a in program.symbols() if a in self.program.axes}
@@ -116,9 +108,9 @@ class _Run:
         if record is None:
             raise ProgramError(f"{step.op} is not a registered op", line=_line(step.origin))
         call = Call(
-            {k: self.attribute(a) for k, a in step.attrs.items()},
+            {k: with_integers(a, self.integer) for k, a in step.attrs.items()},
             tuple([v.type for v in step.inputs]),
-            _own_order(record, step),
+            own_order(record, step),
             self.length,
             self.body,
         )
@@ -129,7 +121,7 @@ class _Run:
         for value, array in zip(step.results, results, strict=True):
             if array is not None:
                 self.arrays[value] = array = array[self.bounds(step, value)]
-                _check_shape(record, value.type, array, self.length, step.origin)
+                check_shape(record, value.type, array, self.length, step.origin)
 
     def bounds(self, step: Step, value: Value) -> tuple[slice, ...]:
         """Returns slices to the value's bounds: beyond the program's bound of a run-time length, a step's elements are dropped."""
@@ -137,7 +129,16 @@ class _Run:
         return tuple([slice(self.length(a) if mine else None) for a, mine in zip(value.axes, own, strict=True)])
 
 
-def _own_order(record: OpDef, step: Step) -> tuple[TensorType, ...]:
+def with_integers(a: Any, integer: Callable[[Value], int]) -> Any:
+    """Returns an attribute with its run-time integers substituted."""
+    if isinstance(a, tuple):
+        return tuple([with_integers(x, integer) for x in a])
+    if isinstance(a, Expr):
+        return expr.substitute(a, lambda leaf: integer(leaf.of) if isinstance(leaf, expr.Run) else leaf)
+    return a
+
+
+def own_order(record: OpDef, step: Step) -> tuple[TensorType, ...]:
     """Returns the types of the results with axes in the record's order; a step may list them in any."""
     made = record.type(tuple([v.type for v in step.inputs]), **step.attrs)
     types = made if type(made) is tuple else (made,)
@@ -161,7 +162,7 @@ def apply(record: OpDef, call: Call, arrays: Sequence[Any], origin: Sequence[Ori
     return tuple(checked)
 
 
-def _check_shape(record: OpDef, t: TensorType, array: np.ndarray, length: Any, origin: Sequence[Origin]) -> None:
+def check_shape(record: OpDef, t: TensorType, array: np.ndarray, length: Any, origin: Sequence[Origin]) -> None:
     shape = tuple([length(a) for a in t.axes])
     if array.shape != shape:
         raise ProgramError(f"the reference of {record.name} gives shape {array.shape}, its type {t} has {shape}", line=_line(origin))
@@ -200,5 +201,5 @@ def whole(op: Op, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
     call = Call(op.attrs, tuple([i.type for i in op.inputs]), results, length, lambda body, a: interpret(body, a)[0])
     got = apply(op.opdef, call, arrays)
     for array, t in zip(got, results, strict=True):
-        _check_shape(op.opdef, t, array, length, (op.origin,))
+        check_shape(op.opdef, t, array, length, (op.origin,))
     return got

@@ -18,7 +18,7 @@ import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import show_line
-from ngraph.numpy_ops import SEVERAL, CallLine, Lines, Name, Translation, Variable, bytes_of, function, translate, used
+from ngraph.numpy_ops import CallLine, Lines, Name, Translation, Variable, bytes_of, function, several, translate, used
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -136,7 +136,7 @@ class Printed:
             return f"{args[0]}{fn[:-2]}"
         if fn.startswith("."):
             return f"{args[0]}{fn}({', '.join(args[1:] + named)})"
-        if fn.startswith(("host:", "numpy:")):
+        if fn.startswith(("host:", "numpy:", "reference:")):
             fn = "print" if fn == "host:print" else self.hosts.setdefault(fn, self.fresh(fn.partition(":")[2]))
         elif not fn.startswith("np.") and fn in FUNCTIONS:
             self.helpers[fn] = None
@@ -170,7 +170,7 @@ class Printed:
             targets = [self.name_of(v) for v in call.targets if v in life.uses or v in life.results]
             if targets:
                 targets = [self.name_of(v) for v in call.targets]
-                comma = "," if len(targets) == 1 and call.fn in SEVERAL else ""
+                comma = "," if len(targets) == 1 and several(call.fn) else ""
                 written_call = f"{', '.join(targets)}{comma} = {written_call}"
             self.out.append(f"{pad}{written_call}{self.comment(call)}")
             gone = [self.names[v] for v in life.ends(k) if v is not into and bytes_of(v) >= FREED and self.names[v].isidentifier()]
@@ -218,7 +218,7 @@ class Printed:
             parts.append("\n".join(f"{self.names[v]} = {self.inline(v)}" for v in small))
         if large or self.hosts:
             said = [f"{self.names[v]}: np.ndarray  # {v.dtype}{list(v.shape)}, to be set" for v in large]
-            takes = {"host": "(text, *arrays)", "numpy": "arrays"}
+            takes = {"host": "(text, *arrays)", "numpy": "arrays", "reference": "(lengths, integers, *arrays) that returns a tuple"}
             said += [f"{name}: object  # a function of {takes[fn.partition(':')[0]]}, to be set" for fn, name in self.hosts.items()]
             parts.append("\n".join(said))
         return "\n\n".join(parts) + f"\n\n\n{self.body}\n\n\n{self.main(large)}\n"
@@ -270,11 +270,11 @@ class Life:
                 self.last[v.root] = self.own[v] = k
                 if call.fn in POSTFIX and v in views:
                     self.own[views[v]] = k
-                if call.fn in SEVERAL:
+                if several(call.fn):
                     escaped.add(v.root)
             if call.fn in POSTFIX and type(call.args[0]) is Variable:
                 views[call.targets[0]] = call.args[0]
-            if call.fn not in SEVERAL:
+            if not several(call.fn):
                 self.free.update(v for v in call.targets if v.root is v)
         for k, call in enumerate(lines.calls):  # an inlined view is read where it is printed
             for v in used(call):

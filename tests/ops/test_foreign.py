@@ -9,8 +9,11 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph import warn
 from ngraph.codegen.math import MACHINE_CODE
-from ngraph.op_graph.opdef import OPS, REGISTRY
+from ngraph.op_graph import expr
+from ngraph.op_graph.op import TensorType
+from ngraph.op_graph.opdef import OPS, REGISTRY, op
 from ngraph.ops.elementwise import absolute, elementwise
+from ngraph.ops.state import parts
 
 CODE = {"machine_code": lambda x: x / (MACHINE_CODE["abs"](x) + 1.0)}
 
@@ -82,3 +85,136 @@ def test_code_that_comes_later_is_taken_by_later_computations(softsign):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         computed("cpu", record)
+
+
+# ---- ops that have a type and a reference, and nothing else ----
+
+
+@pytest.fixture
+def by_reference():
+    """Makes records that have a type and a reference alone; takes them back at the end."""
+    made = []
+
+    def make(name, type, reference):
+        made.append(name)
+        return op(name, "For a test.", type=type, reference=reference)
+
+    yield make
+    for name in made:
+        del REGISTRY[name]
+
+
+def spectrum(by_reference):
+    """The real part of a spectrum along an axis, and where the largest value was: two results, of two dtypes, one with a new axis."""
+
+    def type(inputs, axis, out):
+        rest = tuple([a for a in inputs[0].axes if a != axis])
+        return TensorType((*rest, out), ng.float64), TensorType(rest, ng.int32)
+
+    def reference(call, x):
+        x = np.moveaxis(x, list(call.inputs[0].axes).index(call.attrs["axis"]), -1).astype(np.float64)
+        return np.fft.rfft(x).real[..., : call.length(call.attrs["out"])], np.argmax(x, -1).astype(np.int32)
+
+    return by_reference("spectrum_by_reference", type, reference)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.parametrize("along", ["H", "W"])
+@pytest.mark.filterwarnings("ignore::ngraph.NgraphWarning")
+def test_an_op_runs_by_its_reference(by_reference, transformer, along):
+    record = spectrum(by_reference)
+    H, W, K = ng.make_axis(name="H"), ng.make_axis(7, name="W"), ng.make_axis(3, name="K")
+    x = ng.placeholder([H, W])
+    real, largest = parts(record(x * 2.0, axis={"H": H, "W": W}[along], out=K))
+    f = ngt.make_transformer_factory(transformer)().computation([ng.sum(real, reduction_axes=[K]), largest + 1], x)
+    for n in (5, 6, 5):
+        given = np.random.RandomState(n).randn(n, 7).astype(np.float32)
+        rows = given if along == "W" else given.T
+        total, place = f(given)
+        np.testing.assert_allclose(total, np.fft.rfft(2.0 * rows).real[:, :3].sum(1), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(place, rows.argmax(1) + 1)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.filterwarnings("ignore::ngraph.NgraphWarning")
+def test_a_reference_runs_in_the_body_of_a_loop(by_reference, transformer):
+    reverse = by_reference("flip_by_reference", lambda inputs: inputs[0], lambda call, x: x[::-1])
+    T, H = ng.make_axis(name="T"), ng.make_axis(5, name="H")
+    x = ng.placeholder([T, H])
+    _, states = ng.scan(lambda state, now: (reverse(state) + now,) * 2, ng.constant(0.0, axes=[H]), x, T)
+    f = ngt.make_transformer_factory(transformer)().computation(states, x)
+    for n in (3, 1, 4):
+        given = np.random.RandomState(n).randn(n, 5).astype(np.float32)
+        state, wanted = np.zeros(5, np.float32), []
+        for row in given:
+            state = state[::-1] + row
+            wanted.append(state)
+        np.testing.assert_array_equal(f(given), wanted)
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.filterwarnings("ignore::ngraph.NgraphWarning")
+def test_a_reference_finds_the_length_of_its_result(by_reference, transformer):
+    def type(inputs, axis):
+        return TensorType((axis,), inputs[0].dtype), TensorType((), ng.int32)
+
+    def reference(call, x):
+        kept = x[x > 0]
+        return kept, np.asarray(len(kept), np.int32)
+
+    N, kept = ng.make_axis(name="N"), ng.make_axis(name="kept")
+    x = ng.placeholder([N])
+    positive, count = parts(by_reference("positive_by_reference", type, reference)(x, axis=kept))
+    kept.family.length = expr.minimum(expr.Run(count), N.size)
+    f = ngt.make_transformer_factory(transformer)().computation([positive * 2.0, count], x)
+    for n in (6, 0, 9):
+        given = np.random.RandomState(n).randn(n).astype(np.float32)
+        values, number = f(given)
+        np.testing.assert_array_equal(values, 2 * given[given > 0])
+        assert number == (given > 0).sum()
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.filterwarnings("ignore::ngraph.NgraphWarning")
+def test_a_reference_may_return_its_input(by_reference, transformer):
+    same = by_reference("same_by_reference", lambda inputs: inputs[0], lambda call, x: x)
+    x = ng.placeholder("H=3 W=2")
+    y = ng.exp(x)
+    f = ngt.make_transformer_factory(transformer)().computation([same(y) + 1.0, y, same(x), same(ng.constant(2.0))], x)
+    given = np.array([[0, 1], [2, 3], [-1, -2]], np.float32)
+    more, y, x, two = f(given)
+    np.testing.assert_allclose(more, np.exp(given) + 1, rtol=1e-6)
+    np.testing.assert_allclose(y, np.exp(given), rtol=1e-6)
+    np.testing.assert_array_equal(x, given)
+    assert two == 2
+
+
+def test_a_reference_that_runs_is_seen(by_reference):
+    record = spectrum(by_reference)
+    x, K = ng.placeholder("H=4 W=7"), ng.make_axis(3, name="K")
+    warn.forget()
+    with pytest.warns(ng.NgraphWarning, match="there is no machine code for spectrum_by_reference: NumPy runs it"):
+        f = ngt.make_transformer_factory("cpu")().computation(parts(record(x, axis=x.axes[1], out=K)), x)
+        f(np.zeros((4, 7), np.float32))
+    assert "routine spectrum_by_reference(" in f.plan
+    assert "Python runs spectrum_by_reference (tests/ops/test_foreign.py:" in str(f.profile(np.zeros((4, 7), np.float32)))
+    printed = ngt.make_transformer_factory("numpy")().computation(parts(record(x, axis=x.axes[1], out=K)), x).source
+    assert "spectrum_by_reference: object  # a function of (lengths, integers, *arrays) that returns a tuple, to be set" in printed
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.filterwarnings("ignore::ngraph.NgraphWarning")
+@pytest.mark.parametrize(
+    "reference, said",
+    [
+        (lambda call, x: x.astype(np.float64), "gives float64, its type float32"),
+        (lambda call, x: x[:2], r"gives shape \(2,\), its type float32\[H\] has \(3,\)"),
+        (lambda call, x: (x, x), "gives 2 results, its type 1"),
+        (None, "has no lowering, no reference and no entry"),
+    ],
+)
+def test_a_reference_that_violates_its_type_is_named(by_reference, transformer, reference, said):
+    record = by_reference("wrong_by_reference", lambda inputs: inputs[0], reference)
+    x = ng.placeholder("H=3")
+    with pytest.raises(ng.NgraphError, match=f"wrong_by_reference {said}"):
+        ngt.make_transformer_factory(transformer)().computation(record(x), x)(np.zeros(3, np.float32))
