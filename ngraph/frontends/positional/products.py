@@ -7,17 +7,22 @@ from typing import Any
 
 from ngraph.errors import GraphError
 from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.shapes import size_op
 from ngraph.frontends.positional.values import Tensor, Value
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType, accumulator
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops.control import scan, while_loop
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import iota, rename_record
 from ngraph.ops.reduce import reduce
-from ngraph.ops.sorting import argreduce
+from ngraph.ops.sorting import argreduce, cumsum
+
+MAX_TILE_ROWS = 32  # of a group that are multiplied together: larger tiles are padded more, and took longer, as did smaller ones
 
 
 def matmul(g: Any, a: Tensor, b: Tensor, accumulate: DType | None = None) -> Tensor:
@@ -131,3 +136,89 @@ def determinant(g: Any, x: Value) -> Tensor:
         factor = e.where(below, at(J, k, a) / e.where(e.equal(diagonal, 0.0), 1.0, diagonal), 0.0)
         a = a - factor * head
     return g.made(det, t.dims[:-2])
+
+
+# ---- products by groups of rows -----------------------------------------------------------------------------------------
+
+
+class Groups:
+    """Rows in groups that follow each other: the axis of the groups, and for each its first row and the one behind its last, in int64."""
+
+    def __init__(self, g: Any, ends: Tensor, axis: Axis):
+        self.axis = axis
+        self.end = e.cast(g.renamed(g.full(ends), [axis]).op, dtypes.int64)
+        before = gather(self.end, e.maximum(iota(axis, dtypes.int64) - 1, 0), axes=(axis,), mode="clip")
+        self.first = e.where(e.equal(iota(axis), 0), e.filled(0, (), dtypes.int64), before)
+
+    def of(self, ends: Op, places: Op) -> Op:
+        """Returns the group of each place: the number of groups that end there or before; at most the last."""
+        return e.minimum(self._passed(ends, places), size_op(self.axis.size) - 1)
+
+    def inside(self, places: Op) -> Op:
+        """Whether a place is in any group."""
+        return e.less(self._passed(self.end, places), size_op(self.axis.size))
+
+    def _passed(self, ends: Op, places: Op) -> Op:
+        return reduce.build(e.cast(e.less_equal(ends, places), dtypes.int64), kind="add", axes=(self.axis,))
+
+    def pick(self, x: Op, of: Op) -> Op:
+        """Returns for each place what its group has."""
+        return gather(x, of, axes=(self.axis,), mode="clip")
+
+
+def rows_by_group(g: Any, x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """Rows [rows, k] times the matrix of their group, of w [groups, k, n]; group k ends before row ends[k], and rows behind the last are 0.
+
+    Each group is cut into tiles of as many rows, of which its last one is padded, and the tiles are multiplied as one batch.
+    """
+    x = g.full(x)
+    w = g.full(g.apart(w, x.dims))
+    group, _, column = w.dims
+    w = g.renamed(w, [group, x.dims[1], column])
+    row, inner = x.dims
+    groups, place = Groups(g, ends, group), iota(row, dtypes.int64)
+    mine = groups.of(groups.end, place)
+    tile = tile_rows(g.hint(row.size), g.hint(group.size))
+    if tile == 1:
+        y = multiplied(x.op, groups.pick(w.op, mine), (inner,))
+    else:
+        tiles = (groups.end - groups.first + (tile - 1)) // tile
+        behind = cumsum(tiles, group)
+        number, within = g.fresh(row.size // tile + group.size), g.fresh(tile)
+        of = groups.of(behind, iota(number, dtypes.int64))
+        start = groups.pick(groups.first, of) + (iota(number, dtypes.int64) - groups.pick(behind - tiles, of)) * tile
+        rows = gather(x.op, start + iota(within, dtypes.int64), axes=(row,), mode="clip")
+        made = multiplied(rows, groups.pick(w.op, of), (inner,))
+        at = place - groups.pick(groups.first, mine)
+        y = gather(made, groups.pick(behind - tiles, mine) + at // tile, at % tile, axes=(number, within), mode="clip")
+    return g.made(e.where(groups.inside(place), y, 0), [row, column])
+
+
+def tile_rows(rows: int, groups: int) -> int:
+    """Returns how many rows are multiplied together: a power of two, no more than a group has in the mean."""
+    mean = rows // max(groups, 1)
+    return min(MAX_TILE_ROWS, 1 << max(mean.bit_length() - 1, 0))
+
+
+def sums_by_group(g: Any, x: Tensor, y: Tensor, ends: Tensor) -> Tensor:
+    """The sums of products of the rows of x [rows, m] and y [rows, n] in each group: [groups, m, n]. `ends` is as in `rows_by_group`."""
+    x = g.full(x)
+    row, left = x.dims
+    y = g.full(y)
+    y = g.renamed(g.apart(y, x.dims), [row, y.dims[1] if y.dims[1] not in x.dims else g.fresh(y.dims[1].size)])
+    right = y.dims[1]
+    group, within = g.fresh(ends.shape[0]), g.fresh(MAX_TILE_ROWS)
+    groups, wide = Groups(g, ends, group), accumulator(x.dtype)
+
+    def of_group(_: Any, bounds: Any) -> Any:
+        first, end = bounds
+
+        def tile(at: Op, total: Op) -> tuple[Op, Op]:
+            place = at + iota(within, dtypes.int64)
+            a, b = (e.cast(e.where(e.less(place, end), gather(t.op, place, axes=(row,), mode="clip"), 0), wide) for t in (x, y))
+            return at + MAX_TILE_ROWS, total + multiplied(a, b, (within,))
+
+        return None, while_loop(lambda at, _: e.less(at, end), tile, (first, e.filled(0, (left, right), wide)))[1]
+
+    _, made = scan(of_group, None, (groups.first, groups.end), group)
+    return g.made(e.cast(made, x.dtype), [group, left, right])

@@ -9,7 +9,7 @@ from typing import Any
 from ngraph.autodiff.backward import deriv
 from ngraph.frontends.positional import attention, norms, windows
 from ngraph.frontends.positional.elementwise import each
-from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.products import matmul, rows_by_group, sums_by_group
 from ngraph.frontends.positional.reductions import along, reduce_over, total
 from ngraph.frontends.positional.shapes import turned
 from ngraph.frontends.positional.values import Tensor
@@ -58,6 +58,27 @@ def still(t: Tensor) -> Tensor:
 @translates("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv", "aten.vdot")
 def product(n: TorchNode, a: Tensor, b: Tensor, dtype: Any = None) -> Tensor:
     return n.give(matmul(n.g, a, b))
+
+
+@translates("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def product_by_groups(
+    n: TorchNode, a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Products of matrices that lie behind each other in a dim: of rows, of columns, or of both operands' inner dim."""
+    if bias is not None:
+        raise n.lack("a bias of groups")
+    if offs is None:
+        return n.give(matmul(n.g, a, b))
+    if a.rank == b.rank == 2:
+        return n.give(sums_by_group(n.g, turned(a), b, offs))
+    if b.rank == 2:
+        return n.give(turned(rows_by_group(n.g, turned(b), turned(a), offs)))
+    return n.give(rows_by_group(n.g, a, b, offs))
+
+
+@translates("transformers.grouped_mm_fallback_backward")
+def product_by_groups_backward(n: TorchNode, x: Tensor, weight: Tensor, offs: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return rows_by_group(n.g, grad, turned(weight), offs), sums_by_group(n.g, x, grad, offs)
 
 
 def wide_product(n: TorchNode, a: Tensor, b: Tensor) -> Tensor:
