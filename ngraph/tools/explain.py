@@ -2,6 +2,8 @@
 
 Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time, `scan.sink` in the body of a
 loop), then `source`, or `plan`, `llvm` and `asm` for machine code. `#` precedes the rules that were applied to reach a stage.
+`ngraph explain model.onnx` does the same for a model file, read for inputs of these shapes; where it is several computations with steps in
+Python between them, the stages of the second start with `2.`, as in `2.lower`.
 `ngraph explain folder --html -o pages` makes pages of the files of `DUMP=folder`. `ngraph explain prog.py:train --compare` runs each
 kernel both as machine code and by the plan's interpreter, and shows the first that differs.
 """
@@ -9,17 +11,20 @@ kernel both as machine code and by the plan's interpreter, and shows the first t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ngraph.frontends.positional import formats
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.runtime import dump
 from ngraph.runtime.computation import Computation
 from ngraph.runtime.dump import DumpedStage
 from ngraph.tools.files import existing, number_from, read_arrays
 from ngraph.tools.load import find
+from ngraph.tools.models import assumed_in, assuming, feeds_of, loaded, model_path
 from ngraph.tools.pages import contents, page
 from ngraph.transformers import make_transformer
 from ngraph.verbs import Answer, UsageError, verb
@@ -66,37 +71,53 @@ def fired(stage: DumpedStage, every: bool = False) -> str:
     return "".join(f"# {line}\n" for line in lines) if stage.rules else ""
 
 
+def _is_model(path: str) -> bool:
+    return not path.endswith(".py") and formats.known(path)
+
+
+def _target(path: str) -> str:
+    return model_path(path) if _is_model(path) else path
+
+
 def _arguments(parser: Any) -> None:
     parser.add_argument(
-        "target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op; or a DUMP folder"
+        "target",
+        metavar="PROGRAM.py[:NAME]",
+        type=_target,
+        help="a program file, and in it a computation, executor or op; a model file, such as .onnx; or a DUMP folder",
     )
     parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, source, plan, schedule, llvm or asm (default: all)")
     parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes, seconds and how many rules fired")
     parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
     parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")
     parser.add_argument("--compare", action="store_true", help="run each kernel as the plan says, too, and show the first that differs")
-    parser.add_argument("--inputs", metavar="IN.npz", type=existing, help="what --compare runs on: arrays named as the placeholders")
-    parser.add_argument("--seed", type=number_from(0), help="of random inputs, which --compare takes by default (default: 0)")
+    about = "what --compare runs on: arrays named as the placeholders, or the inputs of a model file, which is read for them"
+    parser.add_argument("--inputs", metavar="IN.npz", type=existing, help=about)
+    parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="the shape of a model file's input, as x:1,3,224,224")
+    parser.add_argument("--seed", type=number_from(0), help="of random inputs, by default (default: 0)")
     parser.add_argument("-o", "--output", metavar="FILE", help="where the page goes, or the text")
 
 
 @verb("explain", "print a computation of a program at any stage", _arguments)
 def explain(arguments: Any) -> Answer:
     """Runs `ngraph explain`: one stage, or all under headings, as text or as a page; or compares the kernels."""
-    _check_options(arguments)
-    if os.path.isdir(arguments.target):
+    of_file = _is_model(arguments.target)
+    _check_options(arguments, of_file)
+    if not of_file and os.path.isdir(arguments.target):
         return _explain_folder(arguments)
-    computation = computation_of(find(arguments.target, is_explainable, "computation", lambda x: not isinstance(x, Op)))
+    name, parts = _of_file(arguments) if of_file else _of_program(arguments)
     if arguments.compare:
-        return _compared(computation, arguments)
-    found = stages(computation)
+        return _compared(name, parts)
+    found = []
+    for k, (computation, _) in enumerate(parts, 1):
+        found += [s._replace(name=f"{k}.{s.name}" if k > 1 else s.name) for s in stages(computation)]
     there = [s.name for s in found]
     if arguments.after and arguments.after not in there:
-        raise UsageError(f"{computation.name} has no stage {arguments.after!r}; it has {', '.join(there)}")
+        raise UsageError(f"{name} has no stage {arguments.after!r}; it has {', '.join(there)}")
     chosen = [s for s in found if arguments.after in (None, s.name)]
     data = [
         {
-            "computation": computation.name,
+            "computation": name,
             "stage": s.name,
             "size": s.size,
             "unit": s.unit,
@@ -109,17 +130,44 @@ def explain(arguments: Any) -> Answer:
     if arguments.list:
         return Answer(listing(chosen), [{k: v for k, v in d.items() if k != "text"} for d in data])
     if arguments.html:
-        path = arguments.output or f"{computation.name}.html"
-        return _written(path, page(computation.name, found, arguments.after), data)
+        path = arguments.output or f"{name}.html"
+        return _written(path, page(name, found, arguments.after), data)
     texts = [fired(s, arguments.rules) + s.text.rstrip("\n") for s in chosen]
     text = texts[0] if arguments.after else "\n\n".join(f"---- {s.name}\n{t}" for s, t in zip(chosen, texts, strict=True))
     return _written(arguments.output, text + "\n", data) if arguments.output else Answer(text, data)
 
 
-def _check_options(arguments: Any) -> None:
+Part = tuple[Computation, Callable[[], Sequence[Any]]]  # a computation, and what gives arguments for it
+
+
+def _of_program(arguments: Any) -> tuple[str, list[Part]]:
+    """The computation that a program file defines."""
+    made = computation_of(find(arguments.target, is_explainable, "computation", lambda x: not isinstance(x, Op)))
+
+    def given() -> Sequence[Any]:
+        return _given(made, arguments.inputs) if arguments.inputs else _drawn(made, arguments.seed or 0)
+
+    return made.name, [(made, given)]
+
+
+def _of_file(arguments: Any) -> tuple[str, list[Part]]:
+    """The computations of a model file, for inputs of these shapes, in order. Raises UsageError where it has none."""
+    arguments.seed = arguments.seed or 0
+    model = loaded(arguments.target)
+    slots = model.about.bound(feeds_of(arguments, model))
+    with assuming(assumed_in(arguments, model)):
+        parts: list[Part] = [(made, partial(list, given)) for made, given in model.reader.computations(slots)]
+    if not parts:
+        raise UsageError(f"{model.name or arguments.target} computes nothing: what it gives is known, or comes from Python")
+    return model.name or os.path.splitext(os.path.basename(arguments.target))[0], parts
+
+
+def _check_options(arguments: Any, of_file: bool) -> None:
     """Raises UsageError for options that would have no effect beside the others."""
     names = {"output": "-o"}
-    for name in STAGED if arguments.compare else COMPARED:
+    if arguments.shape and not of_file:
+        raise UsageError("--shape is for the inputs of a model file", fix="leave out --shape")
+    for name in STAGED if arguments.compare else () if of_file else COMPARED:
         if getattr(arguments, name) is not None and getattr(arguments, name) is not False:
             option = names.get(name, f"--{name}")
             what = "shows stages, and --compare shows kernels" if arguments.compare else "is for --compare"
@@ -128,16 +176,15 @@ def _check_options(arguments: Any) -> None:
             )
     if arguments.inputs and arguments.seed is not None:
         raise UsageError("--seed is for random inputs, and --inputs brings others", fix="give one of them")
-    if arguments.compare and os.path.isdir(arguments.target):
+    if arguments.compare and not of_file and os.path.isdir(arguments.target):
         raise UsageError(f"{arguments.target} is a folder, and --compare runs a program", fix="name the program's file")
 
 
-def _compared(computation: Computation, arguments: Any) -> Answer:
+def _compared(name: str, parts: Sequence[Part]) -> Answer:
     """`--compare`: how many kernels agree. Raises NgraphError that shows the first that does not."""
-    given = _given(computation, arguments.inputs) if arguments.inputs else _drawn(computation, arguments.seed or 0)
-    kernels = computation.compare(*given)
+    kernels = sum([computation.compare(*given()) for computation, given in parts])
     said = f"{kernels} kernel{'s' * (kernels != 1)} compared with the plan: no differences"
-    return Answer(f"{computation.name}: {said}", {"kernels": kernels})
+    return Answer(f"{name}: {said}", {"kernels": kernels})
 
 
 def _given(computation: Computation, path: str) -> list[np.ndarray]:

@@ -32,7 +32,7 @@ def run_file(path: str) -> dict[str, Any]:
             fix="name a file in it" if folder else "give the path of a file that is there",
         )
     if not path.endswith(".py") and formats.known(path):
-        raise UsageError(f"{path} is a model, no program", fix="`ngraph info`, `view`, `run` and `profile` look into models")
+        raise UsageError(f"{path} is a model, no program", fix="`ngraph explain`, `info`, `view`, `run` and `profile` take its path alone")
     with told(path, "read"), open(path, "rb"):
         pass
     before, arguments = list(sys.path), sys.argv

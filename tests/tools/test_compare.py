@@ -102,7 +102,7 @@ def test_options_that_would_do_nothing_are_refused(ngraph, options, says):
         ("nope.py:f", "there is no file nope.py"),
         ("prog.py:nope", "prog.py defines no nope"),
         ("prog.py:ng", "ng in prog.py is a module, no computation"),
-        ("model.onnx", "model.onnx is a model, no program"),
+        ("model.onnx:f", "model.onnx is a model, no program"),
         (".", ". is a folder, and --compare runs a program"),
     ],
 )

@@ -14,6 +14,8 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402
 
 import ngraph.transformers as ngt  # noqa: E402
+from ngraph.program.interpret import interpret  # noqa: E402
+from ngraph.program.text import parse  # noqa: E402
 from ngraph.tools import completion, models  # noqa: E402
 from ngraph.tools import main as command  # noqa: E402
 from ngraph.verbs import REGISTRY  # noqa: E402
@@ -344,3 +346,56 @@ def test_one_node_that_cannot_run_is_one_node(tmp_path, capsys):
     assert command.main(["check", str(tmp_path / "one.onnx")]) == 1
     said = capsys.readouterr().err
     assert "1 node of" in said and "fix: `ngraph ops --onnx`" in said
+
+
+# ---- explain ------------------------------------------------------------------------------------------------------------
+
+
+def test_explain_takes_a_model_file(folder):
+    code, out, err = ngraph(folder, "explain", "good.onnx", "--after", "lower", "--shape", "x:0:5,4")
+    assert code == 0, err
+    program = parse(out.partition("\n#")[0])
+    (got,), _ = interpret(program, [X])
+    np.testing.assert_allclose(got, np.maximum(X @ W, 0), rtol=1e-6)  # what it prints is the model
+    listed = json.loads(ngraph(folder, "explain", "good.onnx", "--list", "--json")[1])
+    assert [s["stage"] for s in listed][:2] == ["op-graph", "lower"]
+    by_file = json.loads(ngraph(folder, "explain", "good.onnx", "--json", "--inputs", "in.npz")[1])
+    assert {s["stage"] for s in by_file} == {s["stage"] for s in listed} and by_file[0]["computation"]
+
+
+def test_explain_numbers_the_parts_of_a_file_with_steps_in_python(folder, tmp_path):
+    nodes = [h.make_node("Relu", ["x"], ["a"]), h.make_node("Unique", ["a"], ["u"]), h.make_node("Exp", ["u"], ["y"])]
+    onnx.save(model(nodes, [("x", F, ["N"])], [("y", F, ["M"])]), tmp_path / "unique.onnx")
+    code, out, err = ngraph(tmp_path, "explain", "unique.onnx", "--after", "2.lower", "--shape", "x:5")
+    assert code == 0, err
+    x = np.array([0, 1], np.float32)
+    np.testing.assert_allclose(interpret(parse(out), [x])[0][0], np.exp(x))
+    assert "relu" in ngraph(tmp_path, "explain", "unique.onnx", "--after", "op-graph")[1]
+
+
+@pytest.mark.skipif("cpu" not in ngt.transformer_choices(), reason="there is no machine code here")
+def test_explain_compares_the_kernels_of_a_file(folder, tmp_path):
+    code, out, err = ngraph(folder, "explain", "good.onnx", "--compare", "--inputs", "in.npz")
+    assert code == 0 and out.endswith("kernel compared with the plan: no differences\n"), err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nope.onnx"], "there is no file nope.onnx"),
+        (["empty.onnx"], "empty.onnx"),
+        (["cut.onnx"], "cut.onnx"),
+        (["text.onnx", "--compare"], "text.onnx"),
+        (["folder.onnx"], "folder.onnx holds no computation's stages"),
+        (["good.onnx", "--shape", "z:3,4"], "there is no input z; there are x:0"),
+        (["good.onnx", "--shape", "x:0:3,5"], "x:0"),
+        (["good.onnx", "--shape", "x:0:3,4", "--inputs", "in.npz"], "--shape is for random inputs"),
+        (["good.onnx", "--inputs", "names.npz"], "there is no input 'y'"),
+        (["good.onnx", "--after", "nope"], "has no stage 'nope'; it has op-graph, lower, "),
+        (["good.onnx", "--compare", "--list"], "--list shows stages"),
+        (["bad.onnx"], "Relux"),
+    ],
+)
+def test_explain_refuses_what_is_wrong(folder, words, says):
+    code, err = refused(folder, "explain", *words)
+    assert code in (1, 2) and says in err
