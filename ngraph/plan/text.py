@@ -194,7 +194,10 @@ _NOWHERE: Any = _Nowhere()
 
 
 def parse(source: str, arrays: Mapping[str, Any] | None = None) -> Plan:
-    """Returns the plan that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
+    """Returns the plan that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else.
+
+    A plan in which a buffer has no place yet, as before the pass `allocate`, stays as it is.
+    """
     return _PlanParser(source, arrays or {}).whole_plan()
 
 
@@ -249,7 +252,8 @@ class _PlanParser(_Parser):
             p.axes[a] = self.expr(bare=False)
         self.k, self.buffers = here, outer
         p.buffers, p.once, p.start, p.steps = tuple(buffers), *[tuple(s) for s in when.values()]
-        return allocate(p)
+        placed = all(b.offset is not None for b in buffers if b.storage in ("arena", "once"))
+        return allocate(p) if placed else p  # which gives sizes and strides; of a plan before `allocate` it would choose places, too
 
     def length(self, p: Plan, late: list[tuple[AxisId, int]]) -> None:
         """Parses a length, which may load from a buffer declared below: it is resolved at the end."""
