@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
 from functools import reduce
+from hashlib import sha256
 from typing import Any
 
 import sympy
@@ -74,12 +75,16 @@ class SymbolicTrace(ModelTrace):
             return (self._expression(whole, symint) * factor.numerator + up) // factor.denominator
         kind = KINDS.get(type(e))
         if kind is None:
-            raise UnsupportedError(f"a length is the expression {e}", fix="fix that length: torch._dynamo.mark_static(x, dim)")
+            return self.computed_length(e, symint)
         return reduce(kind, [self._expression(a, symint) for a in e.args])
 
     def symbol(self, e: Any, symint: Any) -> ExprLike:
         """Returns the length that a symbol of PyTorch's stands for."""
         raise NotImplementedError
+
+    def computed_length(self, e: Any, symint: Any) -> ExprLike:
+        """Returns the length that an expression stands for whose operator lengths lack. Raises UnsupportedError."""
+        raise UnsupportedError(f"a length is the expression {e}", fix="fix that length: torch._dynamo.mark_static(x, dim)")
 
 
 class ExportTrace(SymbolicTrace):
@@ -102,16 +107,26 @@ class TorchTrace(SymbolicTrace):
     def __init__(self) -> None:
         super().__init__(Ask(lambda run: None), StageRun({}, {}), frozenset(), lambda ops, holes: None)
         self.symbols: dict[str, tuple[Axis, Any]] = {}  # by the symbol's name: the axis that has this length, and the SymInt
+        self.expressions: dict[str, Any] = {}  # those of them that Python computes of others, by the names that these have there
         self.indices = "raise"
 
     def symbol(self, e: Any, symint: Any) -> ExprLike:
         """Returns the length of the axis that stands for a symbol of the ShapeEnv."""
-        name = str(e)
+        hint = symint.node.shape_env.backed_var_to_val.get(e)
+        return self._own(str(e), e, symint.node.shape_env, None if hint is None else int(hint))
+
+    def computed_length(self, e: Any, symint: Any) -> ExprLike:
+        """Returns the length of an axis that stands for an expression, which Python computes in each call, in PyTorch's floats."""
+        name = f"f{sha256(str(e).encode()).hexdigest()[:16]}"
+        self.expressions[name] = e
+        env = symint.node.shape_env
+        hint = None if e.free_symbols - env.backed_var_to_val.keys() else private.hint_of(env.create_symintnode(e, hint=None))
+        return self._own(name, e, env, hint)
+
+    def _own(self, name: str, e: Any, env: Any, hint: int | None) -> ExprLike:
         if name not in self.symbols:
-            node = symint.node
-            hint = node.shape_env.backed_var_to_val.get(e)
-            own = node.shape_env.create_symintnode(e, hint=None if hint is None else int(hint))
-            self.symbols[name] = make_axis(None, name=name, batch=False, recurrent=False, channel=False), own
+            axis = make_axis(None, name=name, batch=False, recurrent=False, channel=False)
+            self.symbols[name] = axis, env.create_symintnode(e, hint=hint)
         return Len(self.symbols[name][0])
 
     # ---- back to PyTorch

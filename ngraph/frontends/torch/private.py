@@ -57,6 +57,7 @@ from torch.utils._pytree import (
     tree_flatten_with_path,
     tree_unflatten,
 )
+from torch.utils._sympy.printers import PythonPrinter
 
 profilers: Any = autograd_profiler  # `_is_profiler_enabled` is whether a profiler of torch's runs in any thread
 Recorded: Any = _RecordFunctionFast  # a block that profilers show, by its name
@@ -524,6 +525,19 @@ def same_version() -> bool:
 def hint_of(n: Any) -> int:
     """Returns a SymInt as it is in the call that is being compiled."""
     return int(optimization_hint(n))
+
+
+class LengthPrinter(PythonPrinter):  # type: ignore[misc]  # a class of PyTorch's without types
+    """Prints a length's expression as Python, in which a symbol `s0` is the variable `n_s0`."""
+
+    def _print_Symbol(self, e: Any) -> str:
+        return f"n_{e.name}"
+
+
+def python_of(e: Any) -> str:
+    """Returns the expression of a SymInt as Python that needs `math` and `torch`, see `LengthPrinter`."""
+    text: str = LengthPrinter().doprint(e)
+    return text
 
 
 def unbacked(n: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.torch import control
+from ngraph.frontends.torch import control, private
 from ngraph.frontends.torch.graph import (
     SYMBOLIC,
     Reading,
@@ -58,6 +58,7 @@ class Segments:
     still   inputs that are state of the transformer, which is then the graph's own
     laid    results that lie in an order of their own: their dims, from the slowest in memory to the fastest
     symbols  lengths that inputs tell                             born   lengths that results tell: the node, and the dim of its tensor
+    expressions  lengths that Python computes of these, by name
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Segments:
         self.constants: dict[str, Any] = {str(n.target): fetch(gm, str(n.target)) for n in self.nodes if n.op == "get_attr"}
         self.symbols: dict[str, tuple[int, int | None]] = {}
         self.born: dict[str, tuple[Node, int | None]] = {}
+        self.expressions: dict[str, str] = {}
         self.ends: set[Node] = set()  # nodes of ours whose values decide a length: those that read them are in a later segment
         self.kind: dict[Node, str] = {}  # ours, torch, length, input, write
         self.reading = self._sort()
@@ -154,12 +156,9 @@ class Segments:
         if isinstance(val, torch.SymInt):
             try:
                 reading.g.length(val)
-                unknown = reading.g.symbols.keys() - self.symbols.keys() - self.born.keys()
-                if not unknown:
+                if not self._unknown(reading):
                     self.kind[node] = "length"
                     return
-                for symbol in unknown:
-                    del reading.g.symbols[symbol]
             except UnsupportedError:
                 pass
         if isinstance(val, SYMBOLIC) or is_check(node) or name == SEED:
@@ -185,14 +184,25 @@ class Segments:
                 raise UnsupportedError(f"its result has {reason}")
             self._inputs(reading, node)
             reading.read(node)
-            if reading.g.symbols.keys() - self.symbols.keys() - self.born.keys():
+            if self._unknown(reading):
                 raise UnsupportedError("its lengths are known only when it has run")
             self.kind[node] = "ours"
         except UnsupportedError as error:
-            for symbol in reading.g.symbols.keys() - self.symbols.keys() - self.born.keys():
-                del reading.g.symbols[symbol]
+            self._unknown(reading)
             self.kind[node] = "torch"
             self.left[node] = Left(node, error.message, error.fix)
+
+    def _unknown(self, reading: Reading) -> bool:
+        """Whether the reading has met a length that nothing tells up to here, which it then forgets."""
+        g = reading.g
+        known = self.symbols.keys() | self.born.keys()
+        for name, e in g.expressions.items():
+            if name in g.symbols and known >= {str(symbol) for symbol in e.free_symbols}:
+                self.expressions[name] = private.python_of(e)
+        unknown = g.symbols.keys() - known - self.expressions.keys()
+        for name in unknown:
+            del g.symbols[name]
+        return bool(unknown)
 
     def _inputs(self, reading: Reading, node: Node) -> None:
         """Makes placeholders of what a node takes from elsewhere. Raises UnsupportedError."""
@@ -236,7 +246,7 @@ class Segments:
         outputs = [self._argument(a, slot_of) for a in self.output.args[0]]
         self._free(steps, outputs)
         kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr" and (is_tensor(n) or n in wanted)]
-        return CompiledGraph(steps, len(self.inputs) + len(self.extra), self.symbols, outputs, kept)
+        return CompiledGraph(steps, len(self.inputs) + len(self.extra), self.symbols, outputs, kept, self.expressions)
 
     def _lengths(self, node: Node, slot_of: Mapping[Any, int]) -> list[LengthStep]:
         """Returns the steps that take the lengths which a node tells."""

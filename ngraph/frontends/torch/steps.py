@@ -6,6 +6,7 @@ are local variables, lengths are expressions of them, and nothing is looked up.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -188,7 +189,7 @@ class CompiledGraph:
     """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs.
 
     symbols  name -> the slot of a length, or of a tensor and its dim       kept  constants of the graph, by slot
-    lengths  names of those, and of what steps tell
+    lengths  names of those, and of what steps tell                         expressions  Python for lengths that follow from these, by name
     made     the calls that have been made                                  source  the function that runs
     label    of the block that a profiler of torch's shows for a call
     named    what the function knows beside the steps that are ours, by name; those are in `ours`
@@ -201,9 +202,11 @@ class CompiledGraph:
         symbols: Mapping[str, tuple[int, int | None]],
         outputs: Sequence[Any],
         kept: Sequence[tuple[int, torch.Tensor]],
+        expressions: Mapping[str, str],
     ):
         self.steps, self.inputs, self.symbols, self.outputs, self.kept = tuple(steps), inputs, dict(symbols), list(outputs), list(kept)
         self.lengths = {*self.symbols, *[s.name for s in self.steps if isinstance(s, LengthStep)]}
+        self.expressions = dict(expressions)
         self.named, self.ours = dict[str, Any](), dict[str, OurStep]()
         self._begin(self._written())
 
@@ -215,6 +218,8 @@ class CompiledGraph:
             calls=self.made,
             profilers=private.profilers,
             empty=np.empty,
+            math=math,
+            torch=torch,
             bool_=np.bool_,
             increment=private.written,
             laid=laid,
@@ -320,7 +325,7 @@ class CompiledGraph:
         return name
 
     def _ours(self, step: OurStep) -> list[str]:
-        arguments = [f"v{k}" for k in step.takes] + [f"empty(n_{name}, bool_)" for name in step.lengths]
+        arguments = [f"v{k}" for k in step.takes] + [f"empty({self._symbol(name)}, bool_)" for name in step.lengths]
         call = f"c{len(self.ours)}"
         self.ours[call] = step
         names = "".join(f"v{g.slot}, " for g in step.gives)
@@ -355,10 +360,13 @@ class CompiledGraph:
             return "{" + "".join(f"{key!r}: {self._text(x)}, " for key, x in a.items()) + "}"
         return repr(a) if a is None or type(a) in (bool, int, str) else self._name("k", a)
 
+    def _symbol(self, name: str) -> str:
+        return f"n_{name}" if name in self.lengths else f"({self.expressions[name]})"
+
     def _length(self, of: ExprLike) -> str:
         def leaf(x: Leaf) -> str:
             name = x.of.name
-            return f"n_{name}" if name in self.lengths else f"({self._length(x.of.size)})"
+            return self._symbol(name) if name in self.lengths or name in self.expressions else f"({self._length(x.of.size)})"
 
         return f"({expr.text(of, leaf)})"
 

@@ -86,7 +86,18 @@ def test_numbers_that_dynamo_makes_symbols_fill_and_stride():
         torch.testing.assert_close(compiled(x, w), f(x, w))
 
 
-@pytest.mark.parametrize("by, mode", [(2.0, "nearest"), (2.0, "bilinear"), (1.5, "bilinear"), (0.375, "bilinear"), (2.0, "bicubic")])
+FACTORS = [
+    (2.0, "nearest"),
+    (2.0, "bilinear"),
+    (1.5, "bilinear"),
+    (0.375, "bilinear"),
+    (2.0, "bicubic"),
+    (0.7, "nearest"),
+    (0.7, "bilinear"),
+]
+
+
+@pytest.mark.parametrize("by, mode", FACTORS)
 def test_pictures_grow_by_a_factor(by, mode):
     """The new length is a float times the old one, rounded down."""
 
@@ -94,9 +105,34 @@ def test_pictures_grow_by_a_factor(by, mode):
         return torch.nn.functional.interpolate(x * 2, scale_factor=by, mode=mode)
 
     compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
-    for size in ((8, 13), (11, 21), (32, 9)):
+    for size in ((8, 13), (11, 21), (32, 9), (10, 90)):  # 0.7 * 10 is 7.0 in float64, and 0.7 * 90 is below 63
         x = torch.randn(2, 3, *size)
         torch.testing.assert_close(compiled(x), f(x))
+    assert len(ng.torch.report().functions) == 1
+
+
+ROUNDED = {
+    "root": lambda x: x[: int(math.sqrt(x.shape[0]))] * 2,
+    "rounded": lambda x: x[: round(x.shape[0] * 0.3)] + 1,
+    "ceiling": lambda x: x.new_zeros(math.ceil(x.shape[0] / 3), x.shape[1]) + x[0],
+    "bits": lambda x: x[: (x.shape[0] & 3) + 1] * 1.5,
+    "two parts": lambda x: torch.cat([x[: int(x.shape[0] * 0.3)], x[int(x.shape[0] * 0.3) :] * 2]),
+    "logarithm": lambda x: x[: int(math.log2(x.shape[0]))] * 1.5,
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_python_computes_lengths_that_floats_round(name):
+    function = ROUNDED[name]
+    torch._dynamo.reset()
+    ng.torch.reset()
+    compiled = torch.compile(function, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for size in ((10, 9), (21, 14), (90, 7), (33, 33)):
+        x = torch.randn(*size, requires_grad=True)
+        got, want = compiled(x), function(x)
+        torch.testing.assert_close(got, want)
+        slope = torch.randn_like(want)
+        torch.testing.assert_close(torch.autograd.grad(got, x, slope), torch.autograd.grad(want, x, slope))
     assert len(ng.torch.report().functions) == 1
 
 

@@ -1,11 +1,14 @@
 """The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
 
 import gc
+import math
 import threading
 import warnings
 
+import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions
 
 from ngraph.frontends.torch import backend, private, report, reset
 
@@ -59,6 +62,13 @@ def test_a_symint_has_a_value_in_this_call():
     torch._dynamo.reset()
     torch.compile(lambda x: x * x.shape[0], backend=look, dynamic=True)(torch.ones(7))
     assert seen == [7]
+
+
+def test_the_expression_of_a_length_is_python():
+    s = sympy.Symbol("s0", integer=True, positive=True)
+    e = functions.TruncToInt(sympy.Float(0.7) * functions.ToFloat(s + 1)) + functions.BitwiseFn_bitwise_and(s, 3)
+    for n in (9, 89, 90):
+        assert eval(private.python_of(e), {"math": math, "torch": torch, "n_s0": n}) == int(0.7 * float(n + 1)) + (n & 3)
 
 
 def test_dynamo_takes_recurrent_layers_for_us_alone():
