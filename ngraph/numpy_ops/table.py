@@ -172,6 +172,8 @@ def _index_axes(step: Step, values: Sequence[Value]) -> set[AxisId]:
 @LINES.of("check_bounds")
 def _check_bounds(t: Translator, step: Step, axis: AxisId, **about: Any) -> VariableRef:
     i = t.typed(t.input(step, 0))
+    if any(t.length(a) == 0 or not isinstance(t.length(a), int) for a in step.inputs[0].axes if a not in i.dims):
+        i = t.full(i, tuple(step.inputs[0].axes))  # no index of an empty tensor is outside
     return t.make("check_bounds", i.var, t.length(axis), *about.values(), dims=i.dims, dtype=step.result.dtype)
 
 

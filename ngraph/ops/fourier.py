@@ -1,7 +1,7 @@
 """Discrete Fourier transforms along a named axis. Complex numbers are real and imaginary parts along an axis of length 2, `complex`.
 
 A transform of a composite length is one of two shorter ones (J. Cooley and J. Tukey 1965); of a short one a product with a matrix; of a
-long prime length a convolution (L. Bluestein 1970).
+long prime length a convolution (L. Bluestein 1970). One of a length that a call brings is the core op `dft`, which NumPy computes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError, AxisError
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, make_axis
-from ngraph.op_graph.expr import Idx, minimum
+from ngraph.op_graph.expr import ExprLike, Idx, minimum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
-from ngraph.ops.elementwise import as_op, constant, floating, rounding_once, where
+from ngraph.ops.elementwise import as_op, cast, constant, equal, floating, logical_or, maximum, rounding_once, sqrt, where
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import axes_with_order, slice_along_axis, stack
+from ngraph.ops.rearrange import at_least_zero, axes_with_order, iota, slice_along_axis, stack
+from ngraph.ops.reduce import count
+from ngraph.ops.spectral import dft
+from ngraph.ops.state import parts
 
 MAX_MATRIX_DFT = 128  # a transform of this length or less is one product with a matrix
 MAX_MATRIX_PRIME = 512  # so is one of a prime length up to this
@@ -81,14 +85,17 @@ def transform(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
 
     Of a real x `out` may have the first n // 2 + 1 of the n frequencies: then only these are computed.
     """
-    n, count = axis.length or 0, out.length or 0
+    if axis.length is None or out.length is None:
+        re, im = parts(dft.build(*(axes_with_order(t, x[0].axes) for t in x if t is not None), axis=axis, out=out, inverse=sign > 0))
+        return re, im
+    n, frequencies = axis.length, out.length
     p = _factor(n)
     if p == 1 and n <= MAX_MATRIX_PRIME:
-        return _times_matrix(x, axis, out, _table(n, count, n, sign))
+        return _times_matrix(x, axis, out, _table(n, frequencies, n, sign))
     if p == 1:
         return _bluestein(x, axis, out, sign)
     q = n // p
-    half = x[1] is None and count < n
+    half = x[1] is None and frequencies < n
     k = p // 2 + 1 if half else p  # frequencies of the first transform, of which a real signal gives the others, conjugate
     a, b, c, d = (make_axis(m, name=f"{axis.name}_{name}") for m, name in ((p, "high"), (q, "low"), (k, "first"), (q, "second")))
     re, im = transform(_moved(x, {axis: Idx(a) * q + Idx(b)}, (axis,), (a, b)), a, c, sign)
@@ -101,7 +108,7 @@ def transform(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
         return re, joined
     first = minimum(first, p - first)  # frequency i + p j is the conjugate of p - i + p (q - 1 - j)
     direct, mirrored = (_moved(found, {d: at, c: first}, (d, c), (out,)) for at in (second, q - 1 - second))
-    here = constant(np.arange(count) % p <= p // 2, [out])
+    here = constant(np.arange(frequencies) % p <= p // 2, [out])
     return where(here, direct[0], mirrored[0]), where(here, direct[1], -mirrored[1])  # type: ignore[operator]  # both parts are there
 
 
@@ -124,14 +131,19 @@ def _bluestein(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
 def real_of_half(x: Pair, axis: Axis, out: Axis) -> Op:
     """Returns the real signal along `out` of the first half of its spectrum along `axis`."""
     re, im = x
-    n = out.length or 0
+    if axis.length is None or out.length is None:
+        frequency, many = iota(axis), count((out,), dtypes.int32)
+        weight = where(logical_or(equal(frequency, 0), equal(frequency * 2, many)), 1.0, 2.0) / cast(maximum(many, 1), re.dtype)
+        weighted = [axes_with_order(cast(weight, re.dtype) * t, t.axes) for t in x if t is not None]
+        return transform((weighted[0], weighted[1] if im is not None else None), axis, out, 1.0)[0]
+    n = out.length
     f, i = np.arange(n // 2 + 1)[:, None], np.arange(n)[None]
-    weight = np.where((f == 0) | (2 * f == n), 1, 2) / max(n, 1)
+    weights = np.where((f == 0) | (2 * f == n), 1, 2) / max(n, 1)
     angle = 2 * np.pi * ((f * i) % max(n, 1)) / max(n, 1)
-    y = contract(re, constant((weight * np.cos(angle)).astype(re.dtype.np), [axis, out]), over=(axis,))
+    y = contract(re, constant((weights * np.cos(angle)).astype(re.dtype.np), [axis, out]), over=(axis,))
     if im is None:
         return y
-    return y - contract(im, constant((weight * np.sin(angle)).astype(re.dtype.np), [axis, out]), over=(axis,))
+    return y - contract(im, constant((weights * np.sin(angle)).astype(re.dtype.np), [axis, out]), over=(axis,))
 
 
 # ---- of users' tensors ------------------------------------------------------------------------------------------------
@@ -149,37 +161,44 @@ def _parts(x: Op, name: str) -> Pair:
     return slice_along_axis(x, found[0], 0), slice_along_axis(x, found[0], 1)
 
 
-def _known(x: Op, axis: Any, name: str) -> Axis:
+def _transformed(x: Op, axis: Any, name: str) -> Axis:
     a = find_axis(x, axis, name)
-    if a.length is None:
-        raise AxisError(f"{name}({x.label}): the length of {a!r} is not known", details=(show_input(x),), fix="give it")
     if a.length == 0:
         raise AxisError(f"{name}({x.label}): {a!r} has no element", details=(show_input(x),), fix="transform at least one")
     return a
 
 
-def _scale(n: int, norm: str, inverse: bool) -> float:
+def _scaled(x: Op, axis: Axis, norm: str, inverse: bool) -> Op:
+    """Returns sums over the n elements of `axis` as `norm` says: as they are, over n, or over the root of n."""
     one_of("a transform", "norm", norm, _NORMS)
-    return 1 / math.sqrt(n) if norm == "ortho" else 1 / n if (norm == "backward") == inverse else 1.0
+    if norm != "ortho" and (norm == "backward") != inverse:
+        return x
+    if axis.length is not None:
+        return x * (1 / math.sqrt(axis.length) if norm == "ortho" else 1 / axis.length)
+    n = count((axis,), x.dtype)
+    return x / (sqrt(n) if norm == "ortho" else n)
 
 
-def _together(re: Op, im: Op, like: Op, old: Axis, new: Axis, scale: float) -> Op:
+def _named(name: str, size: ExprLike) -> Axis:
+    return make_axis(size, name=name) if isinstance(size, int) else make_axis(name=name).resized(size)
+
+
+def _together(re: Op, im: Op, like: Op, old: Axis, new: Axis) -> Op:
     """Returns both parts along a new last axis, the others in the order of `like`."""
     order = [new if a == old else a for a in like.axes if a.short_name != PARTS]
-    both = [axes_with_order(t if scale == 1 else t * scale, order) for t in (re, im)]
+    both = [axes_with_order(t, order) for t in (re, im)]
     return stack(both, make_axis(2, name=PARTS), len(order))
 
 
 def _full(x: Any, axis: Any, norm: str, inverse: bool, name: str, half: bool = False) -> Op:
     (x,), _ = floating((as_op(x),), {})
-    a = _known(x, axis, name)
-    count = (a.length or 1) // 2 + 1 if half else a.length
-    out = make_axis(count, name=a.name)
-    new = make_axis(count, name=f"{a.name}_frequency")
+    a = _transformed(x, axis, name)
+    size = a.size // 2 + 1 if half else a.size
+    out, new = _named(a.name, size), _named(f"{a.name}_frequency", size)
 
     def made(x: Op) -> Op:
         re, im = transform(_parts(x, name), a, new, 1.0 if inverse else -1.0)
-        return _together(re, im, x, a, new, _scale(a.length or 1, norm, inverse))
+        return _together(_scaled(re, a, norm, inverse), _scaled(im, a, norm, inverse), x, a, new)
 
     y = rounding_once(made)(x)
     return read(y, [out if b == new else b for b in y.axes], {new: Idx(out)})
@@ -189,7 +208,7 @@ def fft(x: Any, axis: Axis | str, norm: str = "backward") -> Op:
     """Returns the discrete Fourier transform of `x` along `axis`, with real and imaginary parts along a last axis `complex` of length 2.
 
     x: real, or complex: with such an axis. norm: `backward` scales the inverse alone, by 1 / n; `ortho` both by 1 / sqrt(n); `forward`
-    this one alone. Integers and bool become float32. Raises AxisError where the length is not known.
+    this one alone. Integers and bool become float32. Where a call brings the length, NumPy computes it on the host.
 
         >>> import ngraph as ng
         >>> from ngraph.util.utils import executor
@@ -224,7 +243,8 @@ def rfft(x: Any, axis: Axis | str, norm: str = "backward") -> Op:
     if any(a.short_name == PARTS for a in x.axes):
         y = fft(x, axis, norm)
         a = find_axis(y, axis if isinstance(axis, str) else axis.name, "rfft")
-        return slice_along_axis(y, a, slice(0, (a.length or 0) // 2 + 1))
+        out = _named(a.name, a.size // 2 + 1)
+        return read(y, [out if b == a else b for b in y.axes], {a: Idx(out)})
     return _full(x, axis, norm, False, "rfft", half=True)
 
 
@@ -239,19 +259,20 @@ def irfft(x: Any, axis: Axis | str, n: int | None = None, norm: str = "backward"
         array([3., 1., 2.])
     """
     (x,), _ = floating((as_op(x),), {})
-    a = _known(x, axis, "irfft")
-    count = 2 * ((a.length or 1) - 1) if n is None else n
-    if count < 1 or count // 2 + 1 != a.length:
-        raise ArgumentError(
-            f"irfft of {a!r} to a length of {count}", fix=f"take n from {2 * (a.length or 1) - 2} to {2 * (a.length or 1) - 1}"
-        )
-    out, new = make_axis(count, name=a.name), make_axis(count, name=f"{a.name}_signal")
-    scale = _scale(count, norm, True) * count
+    a = _transformed(x, axis, "irfft")
+    if a.length is None and n is not None:  # as in NumPy, missing frequencies are 0
+        kept = _named(a.name, n // 2 + 1)
+        x, a = read(x, [kept if b == a else b for b in x.axes], {a: Idx(kept)}), kept
+    size = at_least_zero((a.size - 1) * 2) if n is None else n
+    if isinstance(size, int) and (size < 1 or size // 2 + 1 != a.length):
+        least = 2 * (a.length or 1) - 2
+        raise ArgumentError(f"irfft of {a!r} to a length of {size}", fix=f"take n from {least} to {least + 1}")
+    out, new = _named(a.name, size), _named(f"{a.name}_signal", size)
 
     def made(x: Op) -> Op:
         y = real_of_half(_parts(x, "irfft"), a, new)
         order = [new if b == a else b for b in x.axes if b.short_name != PARTS]
-        return axes_with_order(y if scale == 1 else y * scale, order)
+        return axes_with_order(y if norm == "backward" else _scaled(y, new, norm, True) * count((new,), y.dtype), order)
 
     y = rounding_once(made)(x)
     return read(y, [out if b == new else b for b in y.axes], {new: Idx(out)})
@@ -277,10 +298,10 @@ def stft(
         (2, 3, 5, 2)
     """
     (x,), _ = floating((as_op(x),), {})
-    a = _known(x, axis, "stft")
-    if not 0 < size <= (a.length or 0) or hop < 1:
+    a = _transformed(x, axis, "stft")
+    if not 0 < size <= (size if a.length is None else a.length) or hop < 1:
         raise ArgumentError(f"stft of {a!r} in frames of {size}, {hop} apart", fix="take frames inside the signal, and a hop from 1 on")
-    many, inner = make_axis(((a.length or 0) - size) // hop + 1, name=frames), make_axis(size, name=frequencies)
+    many, inner = _named(frames, at_least_zero((a.size - size) // hop + 1)), make_axis(size, name=frequencies)
     at = x.axes.index(a)
     framed = read(x, [*x.axes[:at], many, inner, *x.axes[at + 1 :]], {a: Idx(many) * hop + Idx(inner)})
     if window is not None:

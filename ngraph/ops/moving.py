@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ngraph.errors import AxisError
-from ngraph.op_graph import expr
+from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.arguments import one_of
-from ngraph.op_graph.axes import Axis, as_axis, show_axes
+from ngraph.op_graph.axes import Axis, as_axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import check_fits
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Run
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.elementwise import arithmetic, as_op, common, equal, less_equal, where
-from ngraph.ops.rearrange import both_sides, cast_axes, concat, diagonal, iota, reindex, slice_along_axis, windows
-from ngraph.ops.reduce import reduce
+from ngraph.ops.indexing import bounded
+from ngraph.ops.rearrange import both_sides, broadcast, cast_axes, concat, diagonal, iota, reindex, slice_along_axis, windows
+from ngraph.ops.reduce import count, reduce
 
 
 def read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], pad_value: Any = 0) -> Op:
@@ -192,10 +194,16 @@ def tile(x: Any, counts: Mapping[Any, int]) -> Op:
     return _moved(x, long, index, lambda a: np.tile(np.arange(a.length or 0), many[a]))
 
 
+def _checked(a: Axis, wrong: ExprLike, what: str, fix: str) -> ExprLike:
+    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError."""
+    outside = broadcast(count((a,), dtypes.int64), [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
+    return Run(reduce.build(bounded(outside, a, what, fix=fix), kind="add", axes=tuple(outside.axes)))
+
+
 def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...]:
     """Returns `x` cut along `axis` into parts, which keep its name: a number of equal ones, or their lengths in order.
 
-    Raises AxisError where the lengths do not add up to that of the axis, or it is not known.
+    Raises AxisError where the lengths do not add up to that of the axis; where a call brings its length, the call raises BoundsError.
 
         >>> import ngraph as ng
         >>> ng.split(ng.ones("N=2 H=6"), "H", [4, 2])[1].axes.lengths
@@ -203,23 +211,34 @@ def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...
     """
     x = as_op(x)
     a = find_axis(x, axis, "split")
-    n = a.length
-    if n is None:
-        raise AxisError(
-            f"split({x.label}): the length of {a!r} is not known", details=(show_input(x),), fix="slice it: x[{axis: slice(0, 2)}]"
-        )
-    if isinstance(parts, int):
-        if parts < 1 or n % parts:
+    n: ExprLike = a.size
+    first: ExprLike = 0
+    lengths: list[ExprLike]
+    if not isinstance(parts, Iterable):
+        many = operator.index(parts)
+        if many < 1 or (isinstance(n, int) and n % many):
             raise AxisError(
-                f"split({x.label}): {a!r} has no {parts} equal parts", details=(show_input(x),), fix="give their lengths in a list"
+                f"split({x.label}): {a!r} has no {many} equal parts", details=(show_input(x),), fix="give their lengths in a list"
             )
-        parts = [n // parts] * parts
-    if any(p < 0 for p in parts):
-        raise AxisError(f"split({x.label}): {list(parts)} are no lengths", details=(show_input(x),), fix="each is 0 or more")
-    if sum(parts) != n:
-        raise AxisError(f"split({x.label}): {list(parts)} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {n}")
-    ends = [sum(parts[: k + 1]) for k in range(len(parts))]
-    return tuple(slice_along_axis(x, a, slice(end - p, end)) for end, p in zip(ends, parts, strict=True))
+        lengths = [n // many] * many
+        if isinstance(n, Expr):
+            first = _checked(a, n % many, f"axis {a.label} in {many} equal parts", f"take a length that {many} divides")
+    else:
+        each = [operator.index(p) for p in parts]
+        lengths, total = [*each], sum(each)
+        if any(p < 0 for p in each):
+            raise AxisError(f"split({x.label}): {each} are no lengths", details=(show_input(x),), fix="each is 0 or more")
+        if isinstance(n, Expr):
+            wrong, shown = expr.maximum(n - total, total - n), ", ".join(map(str, each))
+            first = _checked(a, wrong, f"axis {a.label} in parts of {shown}", f"they sum to {total}")
+        elif total != n:
+            raise AxisError(f"split({x.label}): {each} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {total}")
+    made = []
+    for p in lengths:
+        part = a.resized(p)
+        made.append(read(x, [part if b == a else b for b in x.axes], {a: Idx(part) + first}))
+        first = first + p
+    return tuple(made)
 
 
 def unstack(x: Any, axis: Axis | str) -> tuple[Op, ...]:

@@ -1,4 +1,4 @@
-"""Records of factorisations that LAPACK computes, as steps on the host: `qr`, `svd`, `eigh`.
+"""Records of what a library computes, as steps on the host: the factorisations `qr`, `svd` and `eigh`, and the Fourier transform `dft`.
 
 Two axes of the operand are the rows and columns of matrices, `inner` is the new axis between the factors. Gradients are those of
 Seeger and others, Auto-differentiating linear algebra (arXiv:1710.08717), and Townsend, Differentiating the singular value
@@ -279,4 +279,61 @@ pinv: OpDef = op(
     samples=_pinv_samples,
     ulp=64,
     error=2e-5,
+)
+
+
+# ---- Fourier transforms of a length that a call brings ------------------------------------------------------------------
+
+
+def _dft_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, inverse: bool) -> tuple[TensorType, TensorType]:
+    x = inputs[0]
+    if axis not in x.axes or out in x.axes or any(set(i.axes) != set(x.axes) for i in inputs):
+        raise AxisError(f"dft of {x} along {axis} to {out}", fix="name an axis of both parts, and a new one for the result")
+    made = TensorType(axes_like(x.axes, [out if a == axis else a for a in x.axes]), x.dtype)
+    return made, made
+
+
+def _dft_reference(call: Call, re: np.ndarray, *im: np.ndarray) -> tuple[np.ndarray, ...]:
+    axes, axis, out, inverse = call.inputs[0].axes, call.attrs["axis"], call.attrs["out"], call.attrs["inverse"]
+    x = wide(re)
+    for array, t in zip(im, call.inputs[1:], strict=True):
+        x = x + 1j * wide(align(array, t.axes, axes))
+    length, n, k = call.length(out), max(call.length(axis), call.length(out)), list(axes).index(axis)
+    y = np.zeros((*x.shape[:k], 0, *x.shape[k + 1 :]), complex)
+    if n and not im and not inverse and length <= n // 2 + 1:
+        y = np.fft.rfft(x, n, axis=k)
+    elif n:
+        y = (np.fft.ifft if inverse else np.fft.fft)(x, n, axis=k, norm="forward" if inverse else "backward")
+    y = y[(*(slice(None),) * k, slice(length))]
+    return y.real.astype(call.dtype.np), y.imag.astype(call.dtype.np)
+
+
+def _dft_gradient(op: Op, dys: Sequence[Op | None], *x: Op) -> tuple[Op, ...]:
+    """Returns the adjoint: the transform of the other direction, of dy."""
+    known = [axes_with_order(dy, op.type[0].axes) for dy in _known(dys, parts(op))]
+    adjoint = parts(dft.build(*known, axis=op.attrs["out"], out=op.attrs["axis"], inverse=not op.attrs["inverse"]))
+    return adjoint[: len(x)]
+
+
+def _dft_samples(s: Any) -> list[Op]:
+    made: list[Op] = []
+    for n, frequencies, inverse in ((5, 5, False), (6, 4, False), (3, 6, True), (1, 1, True), (0, 0, False)):
+        axis, out = s.axis(n, name="T"), s.axis(frequencies, name="F")
+        for inputs in ((s.x(s.I, axis),), (s.x(axis, s.J), s.x(s.J, axis))):
+            made += parts(dft.build(*inputs, axis=axis, out=out, inverse=inverse))
+    return made
+
+
+dft: OpDef = op(
+    "dft",
+    "The sums over `axis` of x times e to the -2 pi i * index * index / n (the other sign where `inverse`), along `out`: real and "
+    "imaginary part. n is the length of the longer of both axes. x is real, or real and imaginary part.",
+    form="(x…; axis, out, inverse) → x's, x's",
+    type=_dft_type,
+    reference=_dft_reference,
+    grad=_dft_gradient,
+    samples=_dft_samples,
+    ulp=64,
+    error=2e-6,
+    library="pocketfft",
 )

@@ -33,7 +33,7 @@ def test_planned_is_interpreted(record, dtype):
         assert printed.getvalue() == said
 
 
-ONE_DTYPE = sorted({r: d for r, d in reversed(EVERY)}.items())
+ONE_DTYPE = sorted(dict(reversed(EVERY)).items())
 
 
 @pytest.mark.parametrize(("record", "dtype"), ONE_DTYPE, ids=["-".join(c) for c in ONE_DTYPE])

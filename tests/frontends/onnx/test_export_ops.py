@@ -34,6 +34,7 @@ REFUSED = {
     "bitcast": "BitCast begins at opset 26",
     **dict.fromkeys(("cholesky", "cholesky_block", "lu", "lu_block", "solve", "triangular_solve", "triangular_block"), "linear algebra"),
     **dict.fromkeys(("eigh", "pinv", "qr", "svd"), "linear algebra"),
+    "dft": "a transform of a length that calls bring; those of known lengths go out as products",
 }
 RANDOM = {"uniform": (-2, 3), "normal": (-10, 10), "randint": (-(1 << 63), 1 << 63)}
 # ONNX leaves open where NaN stands among others, and what becomes of infinities where they cancel
