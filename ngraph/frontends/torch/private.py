@@ -58,6 +58,7 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils.checkpoint import CheckpointPolicy
 
 profilers: Any = autograd_profiler  # `_is_profiler_enabled` is whether a profiler of torch's runs in any thread
 Recorded: Any = _RecordFunctionFast  # a block that profilers show, by its name
@@ -177,7 +178,7 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
         bw_compiler=backward,
         inference_compiler=inference,
         decompositions=table,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )
     found = made(gm, inputs)
@@ -185,6 +186,38 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
     if context is not None and context.fw_metadata is not None:
         context.fw_metadata.bw_donated_idxs = []  # ours writes no saved value, so that a graph may be kept for another backward pass
     return found
+
+
+def partition(joint: Any, *args: Any, **named: Any) -> Any:
+    """Returns the forward and the backward graph of a joint graph. See `before_writes`."""
+    before_writes(joint.graph)
+    return min_cut_rematerialization_partition(joint, *args, **named)
+
+
+def before_writes(graph: Any) -> None:
+    """Takes a copy of each input that the forward graph writes and that the backward graph may read, or compute from it again.
+
+    The partitioner takes an input for free to keep, and does not see that it has another value when the backward graph runs.
+    """
+    behind = set[Any]()  # nodes that depend on a tangent: of the backward graph
+    for node in graph.nodes:
+        if node.op == "placeholder" and "tangents" in str(node.target) or any(a in behind for a in node.all_input_nodes):
+            behind.add(node)
+    inputs = graph.find_nodes(op="placeholder")
+    for node in inputs:
+        writes = [u for u in node.users if u.target is torch.ops.aten.copy_.default and u.args[0] is node]
+        todo, seen = [u for u in node.users if u not in writes], set[Any]()
+        while todo and todo[-1] not in behind:
+            last = todo.pop()
+            if last not in seen:
+                seen.add(last)
+                todo += [u for u in last.users if u.op != "output"]
+        if not writes or not todo:
+            continue
+        with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
+            copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+        copy.meta = {**node.meta, "recompute": CheckpointPolicy.MUST_SAVE}
+        node.replace_all_uses_with(copy, delete_user_cb=lambda u, own=(copy, *writes): u not in own)
 
 
 def static_inputs() -> list[int]:

@@ -133,3 +133,34 @@ def test_a_tensor_of_inference_mode_that_is_written_and_the_result():
         x = torch.zeros(3)
         y = torch.compile(lambda x: x.add_(1), backend=backend, options={"fallback": "error"})(x)
         assert x.sum() == 3 and y.data_ptr() == x.data_ptr()
+
+
+class Counted(torch.nn.Module):
+    """Its buffers are written, and their old and new values are factors of what is differentiated."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.linspace(0, 1, 5))
+
+    def forward(self, x):
+        old = self.mean.clone()
+        self.count += 1
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        self.mean[1:3] = self.mean[0:2].clone()
+        return x.sin() * self.count * (self.mean + 1).exp() * old
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_backward_pass_has_the_values_that_its_forward_pass_had(dynamic):
+    eager, ours = Counted(), Counted()
+    compiled = torch.compile(ours, backend=backend, dynamic=dynamic, fullgraph=True, options={"fallback": "error"})
+    for n in (4, 7, 2):
+        x = torch.randn(n, 5, requires_grad=True)
+        want, found = eager(x), compiled(x)
+        ours.mean.add_(1)  # between forward and backward, too
+        eager.mean.add_(1)
+        torch.testing.assert_close(found, want)
+        slope = torch.randn(n, 5)
+        torch.testing.assert_close(torch.autograd.grad(found, x, slope), torch.autograd.grad(want, x, slope))
+        torch.testing.assert_close(list(ours.buffers()), list(eager.buffers()))
