@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
+from ngraph import errors
 from ngraph.errors import NoTensor, UnknownName, nearest
 
 OF_COMPUTATIONS = dict.fromkeys(("run", "eval", "forward", "predict", "execute"), "f(x), which computes it")
@@ -20,7 +21,8 @@ def foreign() -> Any:
 
 def no_attribute(what: str, name: str, elsewhere: Mapping[str, str], there: Iterable[str], prefix: str) -> UnknownName:
     """Returns the error for an unknown attribute. `elsewhere`: equivalents of other libraries' names; `there`: the existing names."""
-    said, meant = elsewhere.get(name), nearest(name, [n for n in there if not n.startswith("_")])
+    is_error = isinstance(getattr(errors, name, None), type) and issubclass(getattr(errors, name), errors.NgraphError)
+    said, meant = f"ngraph.errors.{name}" if is_error else elsewhere.get(name), nearest(name, [n for n in there if not n.startswith("_")])
     fix = f"write {said or f'{prefix}.{meant}'}" if said or meant else f"dir({prefix}) lists what there is"
     return UnknownName(f"{what} has no attribute {name!r}", fix=fix)
 

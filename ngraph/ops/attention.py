@@ -20,7 +20,7 @@ from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating
 from ngraph.ops.linear import contract
 from ngraph.ops.losses import softmax_record
 from ngraph.ops.rearrange import axes_with_order, iota, map_roles
-from ngraph.ops.reduce import in_order, ordered_as, reduce, reduced_axes
+from ngraph.ops.reduce import in_order, listed, ordered_as, reduce, reduced_axes
 
 # ---- logsumexp and log_softmax ----------------------------------------------------------------------------------------
 
@@ -118,6 +118,7 @@ def logsumexp(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
     0.693
     """
     (x,), _ = floating((as_op(x),), {})
+    out_axes = listed(out_axes)
     result = logsumexp_record.build(x, axes=reduced_axes(x, reduction_axes, out_axes, "logsumexp"))
     return result if out_axes is None else in_order(result, out_axes)
 

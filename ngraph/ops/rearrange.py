@@ -26,6 +26,7 @@ from ngraph.ops.elementwise import (
     as_ops,
     cast,
     common,
+    constant,
     constant_record,
     filled,
     less_equal,
@@ -34,6 +35,9 @@ from ngraph.ops.elementwise import (
     minimum,
     where,
 )
+from ngraph.parts.deferred import deferred
+
+indexing = deferred("ngraph.ops.indexing")
 
 # ---- expressions ------------------------------------------------------------------------------------------------------
 
@@ -744,7 +748,7 @@ def slice_along_axis(x: Any, axis: Axis | str, idx: Any) -> Op:
 def _getitem(x: Op, key: Any) -> Op:
     """Returns `x[1:, ..., 0]` by position, `x["H", 2:5]` or `x[{H: slice(2, 5)}]` by axis."""
     if isinstance(key, Mapping):
-        return _sliced(x, _no_arrays(x, {find_axis(x, a, "slice"): item for a, item in key.items()}), "slice")
+        return _at_places(x, {find_axis(x, a, "slice"): item for a, item in key.items()})
     items = key if isinstance(key, tuple) else (key,)
     if items and isinstance(items[0], (str, Axis)):
         return _sliced_by_name(x, items)
@@ -759,7 +763,7 @@ def _getitem(x: Op, key: Any) -> Op:
     after = items[at + 1 :]
     places = dict(zip(x.axes, items[:at], strict=False))
     places.update(zip(x.axes[len(x.axes) - len(after) :], after, strict=True))
-    return _sliced(x, _no_arrays(x, places), "slice")
+    return _at_places(x, places)
 
 
 def _sliced_by_name(x: Op, items: Sequence[Any]) -> Op:
@@ -771,21 +775,47 @@ def _sliced_by_name(x: Op, items: Sequence[Any]) -> Op:
             fix='write x["H", 2:5] or x["H", 2:5, "W", 0]',
         )
     places = {find_axis(x, a, "slice"): item for a, item in zip(items[::2], items[1::2], strict=True)}
-    return _sliced(x, _no_arrays(x, places), "slice")
+    return _at_places(x, places)
 
 
-def _no_arrays(x: Op, places: Mapping[Axis, Any]) -> Mapping[Axis, Any]:
-    """Returns the indices by axis. Raises AxisError for one that is an array, with the function to use."""
-    for axis, item in places.items():
-        if isinstance(item, (Op, np.ndarray, list)) and _whole(item) is None:
-            item = as_op(item)
-            mask = item.is_tensor_op and item.dtype.kind == "bool"
+def _at_places(x: Op, places: Mapping[Axis, Any]) -> Op:
+    """Returns `x` at a slice or an index of axes, as `_sliced`; an index may also be an op or an array of integers, as in `ng.take`.
+
+    The axes of an op replace the axis; an array has one dim, and the axis keeps its name. Raises AxisError for flags that are computed.
+    """
+    arrays = {a: i for a, i in places.items() if isinstance(i, (Op, np.ndarray, list, tuple)) and _whole(i) is None}
+    made = _sliced(x, {a: i for a, i in places.items() if a not in arrays}, "slice")
+    for axis, item in arrays.items():
+        if not isinstance(item, Op):
+            item = _listed(x, axis, np.asarray(item) if len(item) else np.zeros(0, np.int64))
+        elif item.is_tensor_op and item.dtype.kind == "bool":
             raise AxisError(
-                f"slice({x.label}): an array of {'flags' if mask else 'indices'} along {axis!r}",
+                f"slice({x.label}): an array of flags along {axis!r}",
                 details=(show_input(x),),
-                fix="use ng.where(mask, x, 0), or ng.take(x, ng.nonzero(mask)[0], axis)" if mask else "use ng.take(x, indices, axis)",
+                fix="use ng.where(mask, x, 0), or ng.take(x, ng.nonzero(mask)[0], axis)",
             )
-    return places
+        made = indexing.take(made, item, axis, mode="raise")
+    return made
+
+
+def _listed(x: Op, axis: Axis, places: np.ndarray) -> Op:
+    """Returns an array of places along an axis, or of a flag for each, as an op along an axis of that name. Raises AxisError."""
+
+    def wrong(what: str, fix: str) -> AxisError:
+        return AxisError(f"slice({x.label}): {what} along {axis!r}", details=(show_input(x),), fix=fix)
+
+    if places.ndim != 1 or places.dtype.kind not in "iub":
+        what = f"an array of {places.ndim} dims" if places.ndim != 1 else f"indices of {places.dtype}"
+        raise wrong(what, "give it axes, ng.constant(array, [...]), and whole numbers")
+    n = axis.length
+    if places.dtype.kind == "b":
+        if n != len(places):
+            raise wrong(f"{len(places)} flags", "give one flag for each element of an axis of known length")
+        places = np.flatnonzero(places)
+    outside = places[(places < -n) | (places >= n)] if n is not None else places[:0]
+    if outside.size:
+        raise wrong(f"there are {n} elements, and index {outside[0]} is outside", f"take {-(n or 0)} to {(n or 0) - 1}")
+    return constant(places.astype(np.int64), [axis.resized(len(places))])
 
 
 for _name, _function in (("__getitem__", _getitem),):

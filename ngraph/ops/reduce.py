@@ -5,8 +5,9 @@ Without `reduction_axes` and `out_axes` all but batch and recurrent axes are red
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ngraph.ops.aligned import wide, without
 from ngraph.ops.elementwise import (
     ALL,
     absolute,
+    add,
     as_op,
     cast,
     constant_record,
@@ -140,13 +142,18 @@ def _as_long(a: Axis, b: Axis) -> bool:
     return a.family is b.family or (a.length is not None and a.length == b.length)
 
 
+def listed(axes: Any) -> Any:
+    """Returns axes that are read more than once: a tuple in place of an iterator."""
+    return tuple(axes) if isinstance(axes, Iterator) else axes
+
+
 def in_order(x: Op, axes: Any) -> Op:
     """Returns `x` with its own axes in the order of `axes`, whose lengths may be those before a slice or a pooling."""
     return ordered_as(x, own_axes(x, axes, "out_axes"))
 
 
 def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    x = as_op(x)
+    x, out_axes = as_op(x), listed(out_axes)
     if dtype is not None:
         x = cast(x, dtype)
     elif x.dtype.kind == "bool" and kind in ("add", "multiply"):
@@ -235,7 +242,7 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
     >>> ng.function(ng.mean(ng.constant([[1.0, 5.0], [7.0, 0.0]], "N=2 H=2"), "H"))()
     ComputedArray([3. , 3.5])
     """
-    x = averaged(x, dtype)
+    x, out_axes = averaged(x, dtype), listed(out_axes)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
     made = rounding_once(lambda x: sum(x, gone) / count(gone, x.dtype))(x)
     return made if out_axes is None else in_order(made, out_axes)
@@ -303,7 +310,7 @@ def var(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: fl
         >>> executor(ng.var(ng.constant([1.0, 2.0, 3.0], "H=3"), correction=1))()
         array(1.)
     """
-    x = averaged(as_op(x))
+    x, out_axes = averaged(as_op(x)), listed(out_axes)
     gone = reduced_axes(x, reduction_axes, out_axes, "var")
     made = var_record.build(x, axes=gone, correction=correction)
     return made if out_axes is None else in_order(made, out_axes)
@@ -318,29 +325,56 @@ def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     return var(x, reduction_axes, out_axes)
 
 
+def _several(x: Any) -> list[Op] | None:
+    """Returns the tensors in a list, a dict or a generator; None for one tensor."""
+    several = x.values() if isinstance(x, Mapping) else x
+    if isinstance(several, (Iterator, ValuesView)) or isinstance(several, (list, tuple)) and any(isinstance(p, Op) for p in several):
+        return [as_op(p) for p in several]
+    return None
+
+
+def _summed(x: Any, out_axes: Any, reduction_axes: Any, term: Callable[[Op], Op], finish: Callable[[Op], Op] = lambda x: x) -> Op:
+    """Returns `finish` of the sum of `term` over the elements of a tensor, or over those of several together."""
+    several = _several(x)
+    parts = [as_op(x)] if several is None else several
+    stay = listed(() if several is not None and out_axes is None and reduction_axes is None else out_axes)
+    gone = listed(reduction_axes)
+    made = rounding_once(lambda *parts: finish(functools.reduce(add, [sum(term(p), gone, stay) for p in parts])))
+    return made(*parts) if parts else filled(0, (), dtypes.float32)
+
+
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     """Returns the square root of the sum of squares plus `eps`, differentiable at 0. Integers and bool become float32.
+
+    x: a tensor, or several, as in `squared_L2`.
 
     >>> ng.function(ng.L2_norm(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
     ComputedArray(5.)
     """
-    (x,), _ = floating((as_op(x),), {})
-    return rounding_once(lambda x: sqrt(squared_L2(x, out_axes, reduction_axes) + eps))(x)
+    several = _several(x)
+    x = floating((as_op(x),), {})[0][0] if several is None else [floating((p,), {})[0][0] for p in several]
+    return _summed(x, out_axes, reduction_axes, lambda x: x * x, lambda x: sqrt(x + eps))
 
 
 def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     """Returns the sum of absolute values; keeps the batch axis by default.
 
+    x: a tensor, or several, as in `squared_L2`.
+
     >>> ng.function(ng.L1_norm(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
     ComputedArray(7.)
     """
-    return sum(absolute(x), reduction_axes, out_axes)
+    return _summed(x, out_axes, reduction_axes, absolute)
 
 
 def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     """Returns the sum of squares; keeps the batch axis by default.
 
+    x: a tensor; or several in a list, a dict such as `layer.variables`, or a generator, whose elements are summed together, all by default.
+
     >>> ng.function(ng.squared_L2(ng.constant([3.0, -4.0], "H=2"), out_axes=()))()
     ComputedArray(25.)
+    >>> ng.function(ng.squared_L2(ng.constant(w, "H=2") for w in ([3.0, -4.0], [1.0, 1.0])))()
+    ComputedArray(27.)
     """
-    return rounding_once(lambda x: sum(x * x, reduction_axes, out_axes))(as_op(x))
+    return _summed(x, out_axes, reduction_axes, lambda x: x * x)

@@ -23,7 +23,7 @@ from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.control import effect
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, logical_or, maximum, not_equal, where
 from ngraph.ops.rearrange import broadcast, iota, product, rename_record
-from ngraph.ops.reduce import KINDS, in_order, reduce, reduced_axes
+from ngraph.ops.reduce import KINDS, in_order, listed, reduce, reduced_axes
 from ngraph.ops.state import parts, sequential_record
 
 
@@ -95,6 +95,7 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
     if reduction_axes is None and _names_axes(x, dtype):
         dtype, reduction_axes = None, dtype
     named = None if reduction_axes is None else own_axes(x, reduction_axes, f"arg{kind}")
+    out_axes = listed(out_axes)
     gone = reduced_axes(x, named, out_axes, f"arg{kind}")
     gone = gone if named is None else named  # their order defines the flat position
     found = argreduce.build(x, kind=kind, axes=gone)

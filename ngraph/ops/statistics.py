@@ -44,7 +44,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.functions import isinf, isnan, logaddexp
 from ngraph.ops.indexing import gather, scatter
 from ngraph.ops.rearrange import broadcast, flatten, iota, map_roles, reindex
-from ngraph.ops.reduce import averaged, count, in_order, reduce, reduced_axes, reduction, var_record
+from ngraph.ops.reduce import averaged, count, in_order, listed, reduce, reduced_axes, reduction, var_record
 from ngraph.ops.sorting import compact, cumsum, sort, sort_record
 from ngraph.ops.state import parts
 
@@ -66,6 +66,7 @@ def std(x: Any, reduction_axes: Any = None, out_axes: Any = None, correction: fl
     array(1.)
     """
     x = averaged(as_op(x))
+    out_axes = listed(out_axes)
     gone = reduced_axes(x, reduction_axes, out_axes, "std")
     made = rounding_once(lambda x: root(var_record.build(x, axes=gone, correction=correction)))(x)
     return made if out_axes is None else in_order(made, out_axes)
@@ -93,6 +94,7 @@ def norm(x: Any, p: float = 2, reduction_axes: Any = None, out_axes: Any = None)
         array(5.)
     """
     (x,), _ = floating((as_op(x),), {})
+    out_axes = listed(out_axes)
     gone = reduced_axes(x, reduction_axes, out_axes, "norm")
 
     def made(x: Op) -> Op:
@@ -194,6 +196,7 @@ def quantile(x: Any, q: Any, reduction_axes: Any = None, out_axes: Any = None, m
     if isinstance(q, (int, float)) and not 0 <= q <= 1:
         raise ArgumentError(f"the quantile at {q}", fix="take a share from 0 to 1; a percentile is 100 times it")
     (x,), _ = floating((as_op(x),), {})
+    out_axes = listed(out_axes)
     gone = reduced_axes(x, reduction_axes, out_axes, "quantile")
     rows, axis = _one_axis(x, gone)
     inner = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32

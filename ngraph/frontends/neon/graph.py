@@ -18,6 +18,7 @@ from ngraph.frontends.neon.calls import blamed
 from ngraph.op_graph.names import current_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
 from ngraph.parts.scopes import ScopedValue
+from ngraph.parts.walk import closure
 
 _around: ScopedValue[SubGraph | None] = ScopedValue("neon_around", None)
 _top: dict[str, int] = {}
@@ -98,7 +99,12 @@ class ComputationalGraph:
         are nested. Raises ArgumentError for an invalid selector.
         """
         ways = [[_Part(word) for word in way.split()] for way in selector.split(",")]
-        return [op for op in self.ops if any(_selects(way, op) for way in ways)]
+        kinds = {place: type(piece).__name__ for piece in self.pieces() for place in piece.places}
+        return [op for op in self.ops if any(_selects(way, op, kinds) for way in ways)]
+
+    def pieces(self) -> list[SubGraph]:
+        """Returns the pieces of a model whose ops these are; none of ops that no piece made."""
+        return []
 
 
 class _Part:
@@ -126,10 +132,14 @@ class _Part:
         return True
 
 
-def _selects(way: list[_Part], op: Op) -> bool:
-    """Whether the last word matches the op and the others enclosing scopes, in order; a single word may match the innermost scope."""
+def _selects(way: list[_Part], op: Op, kinds: dict[str, str]) -> bool:
+    """Whether the last word matches the op and the others enclosing scopes, in order; a single word may match the innermost scope.
+
+    kinds: the classes of pieces by scope; others follow from the name, as that of `Affine_0`.
+    """
     outer = [p for p in op.scope.split("/") if p]
-    chain = [(re.sub(r"_\d+$", "", p), p, set[str](), dict[str, Any]()) for p in outer]
+    places = ["/".join(outer[: k + 1]) for k in range(len(outer))]
+    chain = [(kinds.get(at) or re.sub(r"_\d+$", "", p), p, set[str](), dict[str, Any]()) for at, p in zip(places, outer, strict=True)]
     own = op.hint or op.opdef.name
     me = (op.opdef.name, own, {own, str(op.metadata.get("label", own))}, op.metadata)
     words = list(way)
@@ -169,6 +179,7 @@ class SubGraph(ComputationalGraph):
         self.places: list[str] = []  # the full scopes in which it was called
         self._name = name
         self._numbers: dict[str, int] = {}
+        self._inner: set[SubGraph] = set()  # pieces that were called in it
         super().__init__(self.outputs)
         self.roots = self.outputs
 
@@ -198,7 +209,9 @@ class SubGraph(ComputationalGraph):
     def scope(self, name: str | None = None) -> Iterator[None]:
         """Puts ops made in this block into this piece's scope; an error in it gets a note that names the innermost."""
         with name_scope(name or self.name):
-            here = current_scope()
+            here, around = current_scope(), _around.get()
+            if around is not None:
+                around._inner.add(self)
             if here not in self.places:
                 self.places.append(here)
             with _around.of(self):
@@ -231,6 +244,9 @@ class SubGraph(ComputationalGraph):
             return made
 
         return scoped
+
+    def pieces(self) -> list[SubGraph]:
+        return list(closure([self], lambda piece: piece._inner))
 
     def _holds(self, op: Op) -> bool:
         return any(op.scope == p or op.scope.startswith(p + "/") for p in self.places)

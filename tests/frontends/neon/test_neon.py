@@ -257,6 +257,19 @@ def test_selectors():
         model.select("a>b")
 
 
+def test_selectors_find_layers_with_names_of_their_own():
+    inner = Sequential([Affine(GaussianInit(), nout=3, name="head"), Affine(GaussianInit(), nout=3)], name="body")
+    model = Sequential([inner, Affine(GaussianInit(), nout=2, name="tail_7")], name="net")
+    other = Sequential([Dropout(0.5, name="body")], name="net")  # the same names as others
+    other(features())
+    model(features())
+    assert [op.name for op in model.select("Affine .bias")] == [op.name for op in model.select(".bias")]
+    assert len(model.select("Affine .bias")) == 3 and len(model.select("Sequential Affine .W")) == 3
+    assert len(model.select("Sequential Sequential Affine .W")) == 2 and len(model.select("#head .bias")) == 1
+    assert len(inner.select("Affine .W")) == 2 and model.select("head .bias") == [] and model.select("tail .bias") == []
+    assert other.select("Dropout") and not model.select("Dropout")
+
+
 def test_scopes_and_modes():
     with scope_ops("outside", mode="inference", metadata={"who": "me"}) as piece:
         y = features() * 2
