@@ -343,7 +343,8 @@ def matmul(d):
     if d.op == "BatchMatMulV3":
         ta, tb, to = d.one([("float32",) * 3, ("int8", "int8", "int32"), ("bfloat16", "bfloat16", "float32"), ("float64",) * 3])
         a, b = _operands(d, m, k, n, left, right, pair)
-        return [d.array(ta, a), d.array(tb, b)], attrs | {"Tout": to}
+        most = 127 if ta == "int8" else 4  # sums go beyond int8
+        return [d.array(ta, a, -most, most), d.array(tb, b, -most, most)], attrs | {"Tout": to}
     dtype = d.dtype()
     return [d.array(dtype, s) for s in _operands(d, m, k, n, left, right, pair)], attrs
 
@@ -828,7 +829,7 @@ def gather_nd(d):
     return [d.array(d.one(TYPES), shape), _places(d, shape)], {}
 
 
-@case(*(f"TensorScatter{kind}" for kind in ("Update", "Add", "Sub", "Max", "Min")), "ScatterNd", loose=True)
+@case(*(f"TensorScatter{kind}" for kind in ("Update", "Add", "Sub", "Max", "Min")), "ScatterNd", "ScatterNdNonAliasingAdd", loose=True)
 def scatter_nd(d):
     shape, dtype = d.shape(rank=int(d.r.integers(1, 5))), d.one(TYPES[:-1])
     i = _places(d, shape, unique=d.op.endswith("Update"))
@@ -987,6 +988,384 @@ def with_default(d):
     return [d.array(d.one(TYPES), shape)], {"shape": shape}
 
 
+# ---- factors of matrices, whose signs are compared with those of TensorFlow through what they make --------------------------
+
+
+@case("LogMatrixDeterminant", "Lu", loose=True)
+def determinant(d):
+    dtype, n, batch = d.dtype(only=WIDE), int(d.r.integers(1, 7)), d.shape(rank=int(d.r.integers(0, 3)), high=3)
+    return [_square(d, dtype, batch, n)[..., d.r.permutation(n), :]], {"output_idx_type": d.one(["int32", "int64"])} if d.op == "Lu" else {}
+
+
+@case("SelfAdjointEigV2", "Svd", "Qr", loose=True)
+def factors(d):
+    dtype, batch, (m, n) = d.dtype(only=WIDE), d.shape(rank=int(d.r.integers(0, 3)), high=3), d.shape(rank=2)
+    if d.op == "SelfAdjointEigV2":
+        a = d.array(dtype, [*batch, n, n])
+        return [a + np.swapaxes(a, -1, -2)], {"compute_v": True}
+    attrs = {"full_matrices": d.maybe(0.3)} | ({"compute_uv": True} if d.op == "Svd" else {})
+    return [d.array(dtype, [*batch, m, n])], attrs
+
+
+@case("Cross")
+def cross_product(d):
+    dtype, shape = d.dtype(), [*d.shape(most=3), 3]
+    return [d.array(dtype, shape), d.array(dtype, shape)], {}
+
+
+@case("CumulativeLogsumexp", loose=True)
+def cumulated_exponentials(d):
+    shape = d.shape(rank=int(d.r.integers(1, 5)))
+    a = d.array(d.dtype(only=FLOATS[:3]), shape, -9, 9)
+    return [a, known(d.axes(len(shape), 1)[0], "int32")], {"exclusive": d.maybe(), "reverse": d.maybe()}
+
+
+# ---- images -------------------------------------------------------------------------------------------------------------
+
+
+def _boxes(d, many, low=-0.2, high=1.2):
+    return d.array("float32", [many, 4], low, high)
+
+
+@case("CropAndResize")
+def crop(d):
+    batch, many = (int(k) for k in d.r.integers(1, 4, 2))
+    x = d.array(d.one(["float32", "float32", "uint8", "int32", "float64", "float16"]), [batch, *d.shape(3, high=7)])
+    attrs = {"method": d.one(["bilinear", "nearest"]), "extrapolation_value": float(d.one([0.0, 2.5]))}
+    return [x, _boxes(d, many), d.indices([many], batch, "int32"), known(d.shape(2, high=5), "int32")], attrs
+
+
+@case("NonMaxSuppression", *(f"NonMaxSuppressionV{k}" for k in (2, 3, 4, 5)), "NonMaxSuppressionWithOverlaps")
+def suppression(d):
+    many = int(d.r.integers(1, 40))
+    scores = d.r.permutation(many).astype("float32") / many  # no equal ones, of which any may come first
+    limits = [np.float32(d.one([0.3, 0.5, 0.7])), np.float32(d.one([0.0, 0.4])), np.float32(d.one([0.0, 0.0, 0.6]))]
+    count = {"NonMaxSuppression": 0, "NonMaxSuppressionV2": 1, "NonMaxSuppressionV5": 3}.get(d.op, 2)
+    attrs = {"pad_to_max_output_size": d.maybe()} if d.op[-1] in "45" else {"iou_threshold": 0.4} if not count else {}
+    boxes = d.array("float32", [many, many], 0, 1) if d.op.endswith("Overlaps") else _boxes(d, many)
+    return [boxes, scores, np.int32(d.r.integers(1, 12)), *limits[:count]], attrs
+
+
+@case("CombinedNonMaxSuppression")
+def suppression_of_classes(d):
+    batch, many, kinds = (int(k) for k in d.r.integers(1, (3, 20, 4)))
+    q = d.one([1, kinds])
+    boxes = d.array("float32", [batch, many, q, 4], -0.2, 1.2)
+    boxes[..., 2:] = boxes[..., :2] + np.abs(boxes[..., 2:])
+    scores = (d.r.permutation(batch * many * kinds) / (batch * many * kinds)).astype("float32").reshape(batch, many, kinds)
+    limits = [np.float32(d.one([0.3, 0.6])), np.float32(d.one([0.0, 0.3]))]
+    numbers = [known(d.r.integers(1, 6), "int32"), known(d.r.integers(1, 9), "int32")]
+    return [boxes, scores, *numbers, *limits], {"pad_per_class": d.maybe(), "clip_boxes": d.maybe()}
+
+
+@case("RGBToHSV", "HSVToRGB", "AdjustHue", "AdjustSaturation", "AdjustContrastv2")
+def colours(d):
+    dtype = d.one(["float32", "float32", "float16", *(["float64"] if d.op in ("RGBToHSV", "HSVToRGB") else [])])
+    x = d.array(dtype, [*d.shape(rank=int(d.r.integers(2, 4))), 3], 0, 1)
+    if d.maybe(0.2):
+        x[..., 1] = x[..., 0]  # equal channels
+    ends = {"AdjustHue": (-1, 1), "AdjustSaturation": (0, 2), "AdjustContrastv2": (0, 3)}.get(d.op)
+    return [x, *([d.array("float32", [], *ends)] if ends else [])], {}
+
+
+@case("ExtractImagePatches")
+def patches(d):
+    sides, kernel, strides, rates, padding, _, _ = _windows(d, 2, explicit=False)
+    attrs = {"ksizes": [1, *kernel, 1], "strides": [1, *strides, 1], "rates": [1, *rates, 1], "padding": padding}
+    batch, channels = d.shape(2, high=3)
+    return [d.array(d.dtype(), [batch, *sides, channels])], attrs
+
+
+@case("MaxPoolWithArgmax")
+def pool_with_places(d):
+    sides, kernel, strides, _, padding, _, _ = _windows(d, 2, explicit=False)
+    batch, channels = d.shape(2, high=3)
+    shape = [batch, *[max(s, n) for s, n in zip(sides, kernel, strict=True)], channels]
+    x = d.r.permutation(int(np.prod(shape))).reshape(shape).astype("float32")  # no equal ones
+    return [x], {
+        "ksize": [1, *kernel, 1],
+        "strides": [1, *strides, 1],
+        "padding": padding,
+        "Targmax": d.one(["int32", "int64"]),
+        "include_batch_in_index": d.maybe(),
+    }
+
+
+@case("Dilation2D")
+def dilation(d):
+    sides, kernel, strides, rates, padding, _, _ = _windows(d, 2, explicit=False)
+    batch, channels = d.shape(2, high=3)
+    dtype = d.dtype(only=["float32", "float64", "int32", "float16"])
+    attrs = {"strides": [1, *strides, 1], "rates": [1, *rates, 1], "padding": padding}
+    return [d.array(dtype, [batch, *sides, channels]), d.array(dtype, [*kernel, channels])], attrs
+
+
+# ---- quantised floats -----------------------------------------------------------------------------------------------------
+
+FAKE = [f"FakeQuantWithMinMax{kind}" for kind in ("Args", "Vars", "VarsPerChannel")]
+
+
+@case(*FAKE, *(f"{op}Gradient" for op in FAKE), loose=True)
+def fake_quant(d):
+    shape = d.shape(rank=int(d.r.integers(1, 5)))
+    x = [d.array("float32", shape, -9, 9) for _ in range(2 if d.op.endswith("Gradient") else 1)]
+    attrs = {"num_bits": int(d.one([8, 8, 4, 2, 16])), "narrow_range": d.maybe()}
+    ends = [np.float32(-d.r.uniform(0, 5)), np.float32(d.r.uniform(0.1, 5))]
+    if "Args" in d.op:
+        return x, attrs | {"min": float(ends[0]), "max": float(ends[1])}
+    if "PerChannel" in d.op:
+        ends = [np.array([end * (1 + k / 7) for k in range(shape[-1])], "float32") for end in ends]
+    return [*x, *ends], attrs
+
+
+@case("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def quantize_and_dequantize(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)))
+    given, axis, bits, signed = d.maybe(), int(d.r.integers(-1, len(shape))) if d.maybe(0.4) else -1, int(d.one([8, 8, 4])), d.maybe(0.8)
+    many = [] if axis < 0 else [shape[axis]]
+    dtype = d.one(["float32", "float32", "float64"])
+    x = d.array(dtype, shape, -4 if signed else 0, 4)
+    ends = [d.array(dtype, many, -3, -1) * signed, d.array(dtype, many, 1, 3)]
+    attrs = {"signed_input": signed, "range_given": given, "narrow_range": d.maybe(), "axis": axis}
+    if d.op.endswith("3"):
+        return [x, *ends, known(bits, "int32")], attrs
+    return [x, *ends], attrs | {"num_bits": bits, "round_mode": d.one(["HALF_TO_EVEN", "HALF_UP"])}
+
+
+# ---- segments, sparse tensors, bins -----------------------------------------------------------------------------------------
+
+
+@case("SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd", loose=True)
+def sorted_segments(d):
+    shape, dtype, many = d.shape(rank=int(d.r.integers(1, 4))), d.dtype(), int(d.r.integers(1, 6))
+    i = np.sort(d.indices([shape[0]], many))
+    return [d.array(dtype, shape), known(i) if d.maybe() else i], {}
+
+
+@case(*(f"SparseSegment{kind}{more}" for kind in ("Sum", "Mean", "SqrtN") for more in ("", "WithNumSegments")), loose=True)
+def sparse_segments(d):
+    shape, many, rows = d.shape(rank=int(d.r.integers(1, 4))), int(d.r.integers(1, 6)), int(d.r.integers(1, 7))
+    i = np.sort(d.indices([rows], many, d.one(["int32", "int64"])))
+    count = [known(many, "int32")] if d.op.endswith("Segments") else []
+    return [d.array(d.one(WIDE), shape), d.indices([rows], shape[0]), i, *count], {}
+
+
+@case("DynamicPartition")
+def partition(d):
+    shape, many = d.shape(rank=int(d.r.integers(1, 4))), int(d.r.integers(1, 4))
+    i = d.indices(shape[: int(d.r.integers(1, len(shape) + 1))], many, "int32")
+    return [d.array(d.one(TYPES), shape), i], {"num_partitions": many}
+
+
+def _sparse(d, shape, dtype):
+    """Returns places in order and values of a sparse tensor."""
+    total = int(np.prod(shape))
+    flat = np.sort(d.r.permutation(total)[: d.r.integers(0, total + 1)])
+    return np.stack(np.unravel_index(flat, shape), 1).astype("int64").reshape(-1, len(shape)), d.array(dtype, [len(flat)])
+
+
+@case("SparseToDense")
+def to_dense(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(TYPES)
+    places, values = _sparse(d, shape, dtype)
+    if len(shape) == 1 and d.maybe():
+        places = places[:, 0]
+    if d.maybe(0.2):
+        values = d.array(dtype, [])
+    return [places, known(shape, "int64"), values, d.array(dtype, [])], {}
+
+
+@case("SparseTensorDenseMatMul", loose=True)
+def sparse_matmul(d):
+    m, k, n = d.shape(rank=3)
+    left, right, dtype = d.maybe(), d.maybe(), d.one(WIDE)
+    places, values = _sparse(d, [k, m] if left else [m, k], dtype)
+    b = d.array(dtype, [n, k] if right else [k, n])
+    return [places, values, known([k, m] if left else [m, k], "int64"), b], {"adjoint_a": left, "adjoint_b": right}
+
+
+@case("SparseReshape")
+def sparse_reshape(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)))
+    new = d.one([[-1], [*shape, 1], shape[::-1], [-1, shape[-1]]])
+    return [_sparse(d, shape, "float32")[0], np.array(shape, "int64"), np.array(new, "int64")], {}
+
+
+@case("SparseFillEmptyRows")
+def fill_rows(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(["float32", "int64", "float64"])
+    return [*_sparse(d, shape, dtype), np.array(shape, "int64"), d.array(dtype, [])], {}
+
+
+@case("SparseReorder")
+def reorder(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)))
+    places, values = _sparse(d, shape, "float32")
+    order = d.r.permutation(len(values))
+    return [places[order], values[order], np.array(shape, "int64")], {}
+
+
+@case("RaggedTensorToTensor")
+def ragged(d):
+    dtype, kind = d.one(["float32", "int64", "int32"]), d.one(["int32", "int64"])
+    lengths = d.r.integers(0, 4, int(d.r.integers(1, 5)))
+    rows, kinds = [np.concatenate([[0], np.cumsum(lengths)]).astype(kind)], ["ROW_SPLITS"]
+    if d.maybe(0.3):
+        inner = d.r.integers(0, 3, lengths.sum())
+        rows.append(np.concatenate([[0], np.cumsum(inner)]).astype(kind))
+        kinds.append("ROW_SPLITS")
+    elif d.maybe():
+        rows, kinds = (
+            [np.array(len(lengths), kind), np.repeat(np.arange(len(lengths)), lengths).astype(kind)],
+            ["FIRST_DIM_SIZE", "VALUE_ROWIDS"],
+        )
+    many = int(rows[-1][-1]) if kinds[-1] == "ROW_SPLITS" else len(rows[-1])
+    rest = d.shape(most=1)
+    dims = len(rows) + (kinds[0] == "ROW_SPLITS") + len(rest)
+    wanted = known(-1, kind) if d.maybe() else known([-1] * dims if d.maybe() else [-1, 2, *[-1] * (dims - 2)], kind)
+    return [wanted, d.array(dtype, [many, *rest]), d.array(dtype, []), rows], {"row_partition_types": kinds}
+
+
+@case("RaggedRange")
+def ragged_range(d):
+    many, dtype = int(d.r.integers(1, 5)), d.one(["int32", "int64", "float32"])
+    first, last = d.array(dtype, [many], -3, 3), d.array(dtype, [many], 3, 9)
+    return [first, last, d.array(dtype, [], 1, 2)], {"Tsplits": d.one(["int32", "int64"])}
+
+
+@case("Bincount", "DenseBincount", loose=True)
+def bincount(d):
+    rank = 1 if d.op == "Bincount" or d.maybe() else 2
+    kind = "int32" if d.op == "Bincount" else d.one(["int32", "int64"])
+    x, many, to = d.indices(d.shape(rank=rank, high=9), 7, kind), int(d.r.integers(3, 9)), d.one(["int32", "int64", "float32", "float64"])
+    binary = d.op == "DenseBincount" and d.maybe(0.3)
+    weights = d.array(to, x.shape if d.maybe() and not binary else [0])
+    return [x, known(many, kind), weights], {"binary_output": binary} if d.op == "DenseBincount" else {}
+
+
+@case("LowerBound", "UpperBound")
+def bound(d):
+    batch, many, values = d.shape(rank=3)
+    dtype = d.one(["float32", "int32", "int64", "float64"])
+    return [np.sort(d.array(dtype, [batch, many], -4, 4), 1), d.array(dtype, [batch, values], -5, 5)], {
+        "out_type": d.one(["int32", "int64"])
+    }
+
+
+@case("Bucketize")
+def bucketize(d):
+    dtype = d.one(["float32", "int32", "int64", "float64"])
+    return [d.array(dtype, d.shape(), -9, 9)], {"boundaries": sorted(float(v) for v in d.r.integers(-7, 7, int(d.r.integers(0, 5))))}
+
+
+@case("HistogramFixedWidth")
+def histogram(d):
+    dtype = d.one(["float32", "float64", "int32"])
+    ends = np.array([-3, 5], dtype)
+    many = known(d.one([1, 2, 4, 8]), "int32")  # bins whose ends are exact
+    return [d.array(dtype, d.shape(), -6, 8), ends, many], {"dtype": d.one(["int32", "int64"])}
+
+
+@case("InTopK", "InTopKV2")
+def in_top_k(d):
+    m, n = d.shape(rank=2)
+    kind = d.one(["int32", "int64"])
+    k = int(d.r.integers(1, n + 1))
+    i = d.indices([m], n + 1, kind)
+    x = d.array("float32", [m, n], special=d.maybe(0.2))
+    return ([x, i], {"k": k}) if d.op == "InTopK" else ([x, i, known(k, kind)], {})
+
+
+@case("ListDiff")
+def list_difference(d):
+    dtype = d.one(["int32", "int64", "float32"])
+    a, b = (np.round(d.array(dtype, d.shape(rank=1, high=9), 0, 5).astype(float)).astype(dtype) for _ in range(2))
+    return [a, b], {"out_idx": d.one(["int32", "int64"])}
+
+
+@case("CTCGreedyDecoder")
+def greedy_decoder(d):
+    times, batch, kinds = (int(k) for k in d.r.integers((1, 1, 2), (9, 4, 5)))
+    x = d.array(d.one(WIDE), [times, batch, kinds])
+    return [x, d.r.integers(0, times + 1, batch).astype("int32")], {"merge_repeated": d.maybe(), "blank_index": int(d.one([-1, 0]))}
+
+
+@case("Empty")
+def empty(d):
+    return [known(d.shape(), "int32")], {"dtype": d.one(TYPES), "init": True}
+
+
+# ---- complex numbers ------------------------------------------------------------------------------------------------------
+
+
+def _complex(d, shape, wide):
+    return (d.array("float64", shape) + 1j * d.array("float64", shape)).astype("complex128" if wide else "complex64")
+
+
+@case("Complex")
+def complex_(d):
+    dtype, shape = d.one(WIDE), d.shape()
+    return [d.array(dtype, shape), d.array(dtype, d.broadcast(shape))], {"Tout": "complex128" if dtype == "float64" else "complex64"}
+
+
+@case("Real", "Imag", "Conj", "ComplexAbs", "Angle")
+def parts(d):
+    wide = d.maybe(0.3)
+    return [_complex(d, d.shape(), wide)], {} if d.op == "Conj" else {"Tout": "float64" if wide else "float32"}
+
+
+@case("FFT", "IFFT", "FFT2D", "IFFT2D", "FFT3D", "IFFT3D", loose=True)
+def fft(d):
+    rank = int(d.op[-2]) if d.op.endswith("D") else 1
+    return [_complex(d, d.shape(rank=rank + int(d.r.integers(0, 2)), high=9), d.maybe(0.3))], {}
+
+
+@case("RFFT", "IRFFT", "RFFT2D", "IRFFT2D", "RFFT3D", "IRFFT3D", loose=True)
+def rfft(d):
+    rank, wide = int(d.op[-2]) if d.op.endswith("D") else 1, d.maybe(0.3)
+    lengths = d.shape(rank, low=2, high=9)
+    shape = [*d.shape(int(d.r.integers(0, 2))), *lengths]
+    if d.op.startswith("I"):
+        shape[-1] = lengths[-1] // 2 + 1
+        x = np.fft.rfftn(d.array("float64", [*shape[:-1], lengths[-1]]), axes=list(range(-rank, 0))).astype(
+            "complex128" if wide else "complex64"
+        )
+        return [x, known(lengths, "int32")], {"Treal": "float64" if wide else "float32"}
+    if d.maybe(0.4):  # cut, or filled with zeros
+        lengths = [max(n + int(d.r.integers(-1, 3)), 1) for n in lengths]
+        shape[-rank:] = lengths if rank > 1 else shape[-1:]
+    return [d.array("float64" if wide else "float32", shape), known(lengths, "int32")], {"Tcomplex": "complex128" if wide else "complex64"}
+
+
+@case("FFTND", "IFFTND", "RFFTND", "IRFFTND", loose=True)
+def fft_along(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)), low=2, high=7)
+    axes = sorted(int(k) for k in d.r.permutation(len(shape))[: d.r.integers(1, len(shape) + 1)])
+    lengths = [shape[k] for k in axes]
+    if d.op == "IRFFTND":
+        shape[axes[-1]] = lengths[-1] // 2 + 1
+        x = np.fft.rfftn(d.array("float64", [n if k != axes[-1] else lengths[-1] for k, n in enumerate(shape)]), axes=axes)
+        return [x.astype("complex64"), known(lengths, "int32"), known(axes, "int32")], {"Treal": "float32"}
+    if d.op == "RFFTND":
+        return [d.array("float32", shape), known(lengths, "int32"), known(axes, "int32")], {"Tcomplex": "complex64"}
+    return [_complex(d, shape, False), known(lengths, "int32"), known(axes, "int32")], {}
+
+
+@case("AudioSpectrogram", loose=True)
+def spectrogram(d):
+    size = int(d.r.integers(2, 40))
+    attrs = {"window_size": size, "stride": int(d.r.integers(1, 20)), "magnitude_squared": d.maybe()}
+    return [d.array("float32", [size + int(d.r.integers(0, 60)), int(d.r.integers(1, 3))])], attrs
+
+
+@case("Mfcc", loose=True)
+def mfcc(d):
+    bins, rate = int(d.one([65, 129])), int(d.one([8000, 16000]))
+    attrs = {"upper_frequency_limit": float(d.one([3800.0, 4000.0])), "filterbank_channel_count": int(d.one([10, 20]))}
+    x = d.array("float32", [*d.shape(2, high=3), bins], 0, 9)
+    return [x, known(rate, "int32")], attrs | {"dct_coefficient_count": int(d.r.integers(1, 10))}
+
+
 # ---- random numbers with a seed -----------------------------------------------------------------------------------------
 
 SEEDED = split(
@@ -1035,6 +1414,13 @@ def scatter(d):
     i = _places_in(d, shape[0]) if d.op.endswith("Update") else d.indices(d.shape(rank=int(d.r.integers(0, 3)), high=4), shape[0])
     u = d.array(dtype, [*i.shape, *shape[1:]], 1, 4)
     return [Variables([d.array(dtype, shape)]), i, u], {}
+
+
+@case(*(f"{of}ScatterNd{kind}" for kind in split("Add Sub Update Max Min") for of in ("", "Resource")), loose=True)
+def scatter_slices(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(["float32", "float64", "int32"])
+    i = _places(d, shape, unique=d.op.endswith("Update"))
+    return [Variables([d.array(dtype, shape)]), i, d.array(dtype, [*i.shape[:-1], *shape[i.shape[-1] :]])], {}
 
 
 @case("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -1112,8 +1498,13 @@ LEFT_OUT["Const"] = "all constants of cases are such nodes"
 # ---- a case beside TensorFlow -------------------------------------------------------------------------------------------
 
 
-# How many of an op's results are compared; the others are what TensorFlow's kernels keep for themselves.
-RESULTS = {**{f"FusedBatchNorm{k}": 3 for k in ("", "V2", "V3")}, **{f"FusedBatchNormGrad{k}": 3 for k in ("", "V2", "V3")}}
+# How many of an op's results are compared; the others are what TensorFlow's kernels keep for themselves, or vectors of either sign.
+RESULTS = {
+    "Svd": 1,
+    "SelfAdjointEigV2": 1,
+    **{f"FusedBatchNorm{k}": 3 for k in ("", "V2", "V3")},
+    **{f"FusedBatchNormGrad{k}": 3 for k in ("", "V2", "V3")},
+}
 
 
 class Case:
@@ -1216,6 +1607,8 @@ def differences(case, found, wanted):
         if a.dtype != b.dtype or a.shape != b.shape:
             yield f"result {k} is {a.dtype}{list(a.shape)}, TensorFlow's {b.dtype}{list(b.shape)}"
             continue
+        if b.dtype.kind == "c":
+            a, b = (np.stack([v.real, v.imag]) for v in (a, b))
         if b.dtype.name not in PRECISION:
             if not np.array_equal(a, b):
                 yield f"result {k}: {a.ravel()[:12]}, TensorFlow's {b.ravel()[:12]}"

@@ -69,7 +69,7 @@ def compared(function, specs, folder, transformer, *kept, batches=(1, 2, 7), rto
         for name, y in zip(names, model.run(names, feeds), strict=True):
             z = wanted[name].numpy()
             assert y.dtype == z.dtype and y.shape == z.shape, (name, y.dtype, y.shape, z.dtype, z.shape)
-            if z.dtype.kind == "f":
+            if z.dtype.kind in "fc":
                 np.testing.assert_allclose(y, z, rtol, rtol * max(1, np.abs(z).max(initial=0)), err_msg=f"{name}, batch {batch}")
             else:
                 np.testing.assert_array_equal(y, z)
@@ -141,6 +141,83 @@ def examples(s):
     return parsed["a"], parsed["b"]
 
 
+def sound(x):
+    """Spectra, the coefficients that recognisers of speech take, and the sound back."""
+    spectrum = tf.signal.stft(x, 64, 16)
+    mel = tf.signal.linear_to_mel_weight_matrix(12, 33, 8000, 80.0, 3600.0)
+    cepstrum = tf.signal.mfccs_from_log_mel_spectrograms(tf.math.log(tf.abs(spectrum) @ mel + 1e-3))
+    kept = spectrum * tf.cast(tf.abs(spectrum) > 1.0, tf.complex64)
+    back = tf.signal.inverse_stft(kept, 64, 16, window_fn=tf.signal.inverse_stft_window_fn(16))
+    return {"spectrum": spectrum, "cepstrum": cepstrum, "back": back}
+
+
+def shifted(x):
+    """Complex numbers through the ops that move them."""
+    z = tf.signal.fftshift(tf.signal.fft2d(tf.cast(x, tf.complex64)), axes=(1, 2))
+    y = tf.signal.ifft2d(tf.signal.ifftshift(z * tf.math.conj(z) / 7.0, axes=(1, 2)))
+    parts = tf.stack([y, -z], 1)[:, :, 1:, ::2]
+    return {
+        "parts": tf.concat([parts, tf.exp(1j * tf.math.conj(parts) / 50.0)], 1),
+        "sum": tf.reduce_sum(z, [1, 2]),
+        "by": tf.linalg.matmul(z, y, adjoint_b=True),
+    }
+
+
+def found_boxes(b, s):
+    """Boxes of each image in a loop, as detectors have them, and what lies in them."""
+
+    def one(given):
+        i = tf.image.non_max_suppression(given[0], given[1], 3, 0.5, -1.0)
+        i = tf.concat([i, tf.zeros([3 - tf.size(i)], tf.int32)], 0)
+        return tf.gather(given[0], i), tf.gather(given[1], i)
+
+    boxes, scores = tf.map_fn(one, (b, s), fn_output_signature=(F, F))
+    image = tf.reshape(tf.range(108.0), [1, 6, 6, 3])
+    return boxes, scores, tf.image.crop_and_resize(image, boxes[:, 0], tf.zeros(tf.shape(b)[:1], tf.int32), [2, 3])
+
+
+def words(s):
+    """Each string by itself in a loop, split, counted and made numbers; strings that a loop gives."""
+    many = tf.map_fn(lambda w: tf.strings.length(w) + tf.size(tf.strings.split(w)), s, fn_output_signature=tf.int32)
+    upper = tf.map_fn(tf.strings.upper, s)
+    return many, upper, tf.strings.to_hash_bucket_fast(tf.strings.split(s).to_tensor(b"-", shape=[None, 3]), 50)
+
+
+def growing(x):
+    """An array that grows in a loop over a range, and one that a loop leaves early."""
+    rows, few = tf.TensorArray(F, 0, True), tf.TensorArray(F, 0, True)
+    rows = tf.while_loop(lambda k, a: k < tf.shape(x)[0], lambda k, a: (k + 1, a.write(k, tf.reduce_max(x[: k + 1], 0))), [0, rows])[1]
+    few = tf.while_loop(
+        lambda k, a: k < tf.minimum(tf.shape(x)[0], 2), lambda k, a: (k + 1, a.write(k, x[k] * 2)), [0, few], maximum_iterations=5
+    )[1]
+    return rows.stack(), few.stack()
+
+
+def lookups(i, w):
+    """Sparse rows of a table, their mean, and a partition of them."""
+    table = tf.constant(np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32))
+    sparse = tf.sparse.from_dense(i + 0)
+    weights = tf.SparseTensor(sparse.indices, tf.gather_nd(w, sparse.indices), sparse.dense_shape)
+    found = tf.nn.safe_embedding_lookup_sparse(table, tf.cast(sparse, tf.int64), weights, "mean")
+    first, second = tf.dynamic_partition(w, tf.cast(w[:, 0] > 0, tf.int32), 2)
+    return found, first, second, tf.sparse.to_dense(weights), tf.math.bincount(i, minlength=5, maxlength=5, axis=-1)
+
+
+def transcribed(x):
+    many = tf.shape(x)[:1]
+    return tf.nn.ctc_loss(tf.tile([[1, 2, 0]], [many[0], 1]), x, tf.fill(many, 2), tf.fill(many, 6), False, blank_index=0)
+
+
+def decomposed(x):
+    a = tf.matmul(x, x, transpose_b=True) + tf.linalg.diag(tf.range(1.0, 5.0))
+    (values, vectors), (q, r), (s, u, v) = tf.linalg.eigh(a), tf.linalg.qr(x), tf.linalg.svd(x)
+    return {
+        "values": values, "again": vectors @ tf.linalg.diag(values) @ tf.linalg.matrix_transpose(vectors), "qr": q @ r, "s": s,
+        "usv": u @ tf.linalg.diag(s) @ tf.linalg.matrix_transpose(v), "lu": tf.linalg.lu(a)[0], "log": tf.linalg.slogdet(a)[1],
+        "least": tf.linalg.lstsq(a, x), "cross": tf.linalg.cross(x[..., :3], x[..., 1:]), "exp": tf.linalg.expm(a / 9),
+    }  # fmt: skip
+
+
 RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
 FUNCTIONS = {
     "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
@@ -156,6 +233,14 @@ FUNCTIONS = {
     "antialias": (lambda x: tf.image.resize(x, [3, 4], "bilinear", antialias=True), {"x": spec(None, 7, 6, 2)}),
     "crops": (lambda x: (tf.image.central_crop(x, 0.5), tf.image.resize_with_pad(x, 9, 9), x[:, :, ::-1]), {"x": spec(None, 8, 6, 3)}),
     "frames": (lambda x: tf.signal.frame(x, 9, 4, pad_end=True) * tf.signal.hann_window(9), {"x": spec(None, 50)}),
+    "sound": (sound, {"x": spec(None, 320)}),
+    "complex": (shifted, {"x": spec(None, 6, 5)}),
+    "boxes": (found_boxes, {"b": spec(None, 7, 4), "s": spec(None, 7)}),
+    "words": (words, {"s": spec(None, dtype=tf.string)}),
+    "growing": (growing, {"x": spec(None, 3)}),
+    "lookups": (lookups, {"i": spec(None, 4, dtype=tf.int32), "w": spec(None, 4)}),
+    "decomposed": (decomposed, {"x": spec(None, 4, 4)}),
+    "ctc": (transcribed, {"x": spec(None, 6, 5)}),
     "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
 }  # fmt: skip
 

@@ -84,13 +84,14 @@ def exported(
     return Exported(tensors, effects, taken, value, name or "ngraph")
 
 
-SIZES = (32, 1, 112, 3)  # lengths for dims that stay open while the graph is read: multiples of these, all different; a batch of 2
+SIZES = (32, 1, 112, 3)  # lengths for dims that stay open while the graph is read: multiples of these, all different
+BATCHED = 2  # the first so many of these are tried with 2 for the first dim, which is a batch in most models
 
 
 def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any], name: str) -> Exported:
     """An imported model, read with some lengths for its open dims, which stay open where the model does not ask for them."""
     last: Exception | None = None
-    for size in SIZES:
+    for attempt, size in enumerate(SIZES):
         names: dict[str, int] = {}
         tried: dict[str, Any] = {}
         for p in model.inputs:
@@ -103,7 +104,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
                 label = d if isinstance(d, str) else f"{p.name}.{k}"
                 if n is not None:
                     names[label] = n
-                dims.append(d if isinstance(d, int) else names.setdefault(label, size * (len(names) + 2) if k else 2))
+                dims.append(d if isinstance(d, int) else names.setdefault(label, size * (len(names) + 2) if k or attempt >= BATCHED else 2))
             tried[p.name] = tuple(dims)
         try:
             found, read = model.reader.graph_and_dims(tried)
@@ -123,6 +124,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
     if strange:
         raise UnsupportedError(f"{model.name} cannot be exported: some of its nodes are steps in Python", fix="`ngraph info` lists its ops")
     _stay_open(model, found.inputs, shapes)
+    _for_all_lengths(model, tried, shapes, size)
     transformer = model.transformer
     return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name, read)
 
@@ -141,6 +143,30 @@ def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequ
     if closed:
         raise UnsupportedError(
             f"{model.name} is another graph for other lengths of {', '.join(closed)}",
+            fix="give the lengths of that input: shapes={'x': (None, 3, 224, 224)}, or --shape x:?,3,224,224",
+        )
+
+
+def _for_all_lengths(model: Model, tried: Mapping[str, Any], shapes: Mapping[str, Sequence[int | None]], more: int) -> None:
+    """Raises UnsupportedError where the graph is another one for longer inputs, such as one with more turns of a loop."""
+    longer, lengths, names = dict(tried), dict[str, int](), list[str]()
+    for p in model.inputs:
+        for k, (d, n) in enumerate(zip(p.shape or (), shapes.get(p.name, ()), strict=False)):
+            if n is not None:
+                lengths[d if isinstance(d, str) else f"{p.name}.{k}"] = n
+    for p in model.inputs:
+        if p.shape is None or not isinstance(tried[p.name], tuple):
+            continue
+        dims = []
+        for k, (d, n) in enumerate(zip(p.shape, tried[p.name], strict=True)):
+            label = d if isinstance(d, str) else f"{p.name}.{k}"
+            if not isinstance(d, int) and label not in lengths:
+                names.append(f"{label} of {p.name}")
+            dims.append(n if isinstance(d, int) else lengths.setdefault(label, n + (8 * more if k else 3)))
+        longer[p.name] = tuple(dims)
+    if names and not model.reader.holds(longer):
+        raise UnsupportedError(
+            f"{model.name} is another graph for other lengths of {', '.join(names)}",
             fix="give the lengths of that input: shapes={'x': (None, 3, 224, 224)}, or --shape x:?,3,224,224",
         )
 

@@ -177,7 +177,7 @@ def reduced(function: Callable[..., Any], a: Any, axes: Sequence[int] | None, ke
 
 def is_text(v: Value) -> bool:
     """Whether a value holds strings."""
-    return isinstance(v, StringInput) or (isinstance(v, ConstantArray) and v.array.dtype == object)
+    return isinstance(v, (StringInput, ConstantArray)) and v.array.dtype.kind in "OSU"
 
 
 def of_text(g: Any, name: str, run: Callable[..., Any], inputs: Sequence[Value], outputs: int) -> Any:

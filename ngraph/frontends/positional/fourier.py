@@ -19,10 +19,10 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
     """The discrete Fourier transform along dim k."""
     check_room(length)
     ts = [g.full(t, [k]) for t in x if t is not None]
-    ts = g.meet(ts)[0] if len(ts) > 1 else ts
+    ts, met = g.meet(ts) if len(ts) > 1 else (ts, ts[0].dims)
     out = g.fresh(length)
     re, im = transform((ts[0].op, ts[1].op if len(ts) > 1 else None), ts[0].dims[k], out, sign)
-    dims = [out if j == k else d for j, d in enumerate(ts[0].dims)]
+    dims = [out if j == k else d for j, d in enumerate(met)]
     return g.made(re, dims), g.made(im, dims)
 
 
@@ -69,10 +69,10 @@ def half_inverse(g: Any, x: Pair, k: int, whole: int) -> Tensor:
     re, im = (None if t is None else g.full(t, [k]) for t in x)
     assert re is not None
     check_room(whole, whole // 2 + 1)
-    ts = [re] if im is None else list(g.meet([re, im])[0])
+    ts, met = ([re], re.dims) if im is None else g.meet([re, im])
     out = g.fresh(whole)
     y = real_of_half((ts[0].op, ts[1].op if im is not None else None), ts[0].dims[k], out)
-    return g.made(y, [*(out if j == k else d for j, d in enumerate(ts[0].dims)), None])
+    return g.made(y, [*(out if j == k else d for j, d in enumerate(met)), None])
 
 
 def stft(g: Any, t: Tensor, hop: int, size: int, window: Value, half: bool) -> Tensor:

@@ -121,16 +121,13 @@ class Reader:
     def graph_and_dims(self, shapes: Mapping[str, Any]) -> tuple[ImportedGraph, dict[str, tuple[int | None, ...]]]:
         """Returns the graph of `Model.graph`, and for the values that ops are called after which axis of the op each dim is, by name; None
         for a dim of length 1 that the op lacks."""
-        ports = {p.name: p for p in self.about.inputs}
-        feeds = {}
-        for name, shape in shapes.items():
-            port = ports.get(name)
-            dtype = np.float32 if port is None or port.dtype is None else port.dtype
-            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
-        fixed = self.fixed
+        feeds, fixed = self._feeds(shapes), self.fixed
+        text = [str(p) for p in self.about.inputs if p.dtype is not None and np.dtype(p.dtype).kind in "Oc"]
+        if text:
+            raise UnsupportedError(f"{text[0]} cannot be the input of an op-graph", fix="call the model instead")
         while True:
-            run = self._run(self.about.bound(feeds))
-            g = self.trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            run, self._first = self._run(self.about.bound(feeds)), Ask(self._signature, True)
+            g = self.trace(self._first, run, fixed, _values_decide, self.variables)
             g.indices = self.indices
             g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
             try:
@@ -146,7 +143,28 @@ class Reader:
                 {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)} | changed,
                 self.variables,
             )
+            self._last_answer = g.key
             return made, g.dims
+
+    def _feeds(self, shapes: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns arrays for inputs of which the shape is given, or the array itself."""
+        ports, feeds = {p.name: p for p in self.about.inputs}, dict[str, np.ndarray[Any, Any]]()
+        for name, shape in shapes.items():
+            port = ports.get(name)
+            dtype = np.float32 if port is None or port.dtype is None else port.dtype
+            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
+        return feeds
+
+    def holds(self, shapes: Mapping[str, Any]) -> bool:
+        """Returns whether the graph that `graph_and_dims` read last is that for these shapes, too: they answer alike all that was asked."""
+        run = self._run(self.about.bound(self._feeds(shapes)))
+        stage: CallStage = self._first
+        while stage.next:
+            follow = stage.next.get(stage.step(run))
+            if follow is None:
+                return False
+            stage = follow
+        return self._last_answer == stage.step(run)
 
     # ---- calling
     def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
@@ -355,7 +373,7 @@ class Reader:
         return items
 
     def _tensor(self, g: ModelTrace, p: Port, slot: int, array: Any) -> Value:
-        if array.dtype == object:
+        if array.dtype.kind in "Oc":
             return StringInput(slot, array)
         axes = []
         for d, n in enumerate(array.shape):

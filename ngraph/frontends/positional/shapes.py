@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
+from ngraph.frontends.positional.folding import is_text, of_text
 from ngraph.frontends.positional.trace import factors
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
 from ngraph.op_graph import dtypes, expr
@@ -327,6 +328,8 @@ def stacked(g: Any, values: list[Value], k: int = 0) -> Value:
     """Values of one shape along a new dim k."""
     if all(isinstance(v, ConstantArray) for v in values):
         return ConstantArray(np.stack([v.array for v in values], k))
+    if any(map(is_text, values)):
+        return of_text(g, "Stack", lambda *arrays: np.stack(arrays, k), values, 1)[0]
     ts = [g.tensor(v) for v in values]
     return joined(g, [Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]]) for t in ts], k)
 

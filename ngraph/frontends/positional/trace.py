@@ -8,11 +8,12 @@ graph again down its own way. What cannot be said with open lengths makes them f
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError, ParseError
+from ngraph.errors import GraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional.growing import GrowingState, Grown
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
 from ngraph.frontends.positional.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
@@ -25,6 +26,7 @@ from ngraph.op_graph.op import Op, ordered
 from ngraph.ops.elementwise import cast, constant, constant_record, filled
 from ngraph.ops.rearrange import broadcast, digits, product, radix, reindex, rename_record, stack
 from ngraph.ops.state import placeholder, value_of
+from ngraph.transformers import make_transformer_factory
 
 MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading
 SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
@@ -41,6 +43,12 @@ class Fixed(Exception):
 
     def __init__(self, names: Iterable[str]):
         self.names = frozenset(names)
+
+
+@cache
+def _direct() -> Any:
+    """Returns what computes tensors of constants while a graph is read."""
+    return make_transformer_factory("direct")()
 
 
 class Inside(Exception):
@@ -62,6 +70,7 @@ class ModelTrace:
         self.slots: dict[Op, tuple[int, Any]] = {}  # what stands in slots: where, and as which dims
         self.answers: dict[Any, Hashable] = {}
         self.constants: dict[ConstantArray, Tensor] = {}
+        self.evaluated: dict[Op, tuple[Any, np.ndarray[Any, Any]] | None] = {}  # tensors of constants alone, asked for their values
         self.state: dict[str, Value] = {}  # what variables hold that have been assigned on the way here, by name
         self.growing: dict[str, GrowingState] = {}  # variables of which a part is used, which grows, by name
         self.grown: dict[str, Grown] = {}  # what they become
@@ -257,12 +266,34 @@ class ModelTrace:
         if isinstance(v, StringInput):
             self.ask(("value", v.slot), bytes_of(v.slot))
             return v.array
+        if v.op not in self.evaluated:
+            self.evaluated[v.op] = self._evaluated(v)
+        found = self.evaluated[v.op]
+        if found is not None and found[0] == v.dims:
+            return found[1]
         (slot,) = self.computed([v])
         if self.unseen is not None and slot in self.unseen:
             self.compute([v.op], [])
         a = self.run.slots[slot]
         self.ask(("value", slot), bytes_of(slot))
         return np.asarray(a)
+
+    def _evaluated(self, t: Tensor) -> tuple[Any, np.ndarray[Any, Any]] | None:
+        """Returns the dims and the array of a tensor that depends on constants alone; None for others.
+
+        Raises Fixed for one that depends on lengths where one graph for all values is wanted.
+        """
+        every = list(ordered([t.op]))
+        if any(o.is_variable or o.is_placeholder for o in every):
+            return None
+        sizes = [e for o in every for e in (*[a.size for a in (o.axes if o.is_tensor_op else ())], o.attrs.get("value"))]
+        lengths = {leaf.of.name for e in sizes if isinstance(e, Expr) for leaf in expr.leaves(e) if isinstance(leaf, Len)}
+        if lengths:
+            if self.unseen is not None:
+                raise Fixed(lengths)
+            return None
+        whole = self.full(t)
+        return t.dims, np.asarray(_direct().computation([broadcast(whole.op, whole.dims)])()[0])
 
     def few(self, t: Tensor, most: int = 64) -> bool:
         """Whether a tensor depends on few numbers of the inputs, so that the way on may be for their values only."""
@@ -544,6 +575,8 @@ class ModelTrace:
         """A step in Python: the results of a function of arrays. dtypes: of the results; object for strings."""
         if self.bodies:
             raise Inside
+        if self.unseen is not None:
+            raise UnsupportedError(f"{name} is a step in Python, and this model is no one op-graph", fix="call it instead")
         takes = self.taken(values)
         gives = [self.slot() for _ in dtypes]
 
@@ -557,7 +590,7 @@ class ModelTrace:
         slots = self.run.slots
         ranks = self.ask(("ranks", *gives), lambda run: tuple(run.slots[s].ndim for s in gives))
         return [
-            StringInput(s, slots[s]) if np.dtype(d) == object else self.hole(s, as_dtype(d), rank)
+            StringInput(s, slots[s]) if np.dtype(d).kind in "Oc" else self.hole(s, as_dtype(d), rank)
             for s, d, rank in zip(gives, dtypes, ranks, strict=True)  # type: ignore[call-overload]  # an answer of `ask` has no type
         ]
 

@@ -3,7 +3,7 @@
 Tensor         an op, and which of its axes is which dim; a dim of length 1 needs no axis
 ConstantArray  an array that is known now: constants, and what is computed of them
 Sizes          whole numbers, some of them expressions of lengths that come later: what Shape gives
-StringInput    strings that come with the call, in a slot
+StringInput    strings or complex numbers that come with the call, in a slot
 list           a sequence
 Nothing        an optional without a value
 """
@@ -94,13 +94,12 @@ class Sizes(Held):
 
 
 class StringInput(Held):
-    """Strings that come with the call: the slot they come in, their dims, and those of this call."""
+    """Strings, or complex numbers, that come with the call: the slot they come in, their dims, and those of this call."""
 
-    __slots__ = ("slot",)
-    np = np.dtype(object)
+    __slots__ = ("slot", "np")
 
     def __init__(self, slot: int, array: Any):
-        self.slot, self.array = slot, array
+        self.slot, self.array, self.np = slot, array, np.dtype(object if array.dtype.kind in "OSU" else array.dtype)
 
 
 class Nothing:

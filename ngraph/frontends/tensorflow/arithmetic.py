@@ -12,14 +12,17 @@ from ngraph.errors import GraphError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import products, reductions
 from ngraph.frontends.positional.reductions import REDUCTIONS, dims_of, reduce_over
-from ngraph.frontends.positional.shapes import turned
+from ngraph.frontends.positional.shapes import at, padded, sliced, stacked, turned
 from ngraph.frontends.positional.values import ConstantArray, Held, Tensor, Value
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import minimum
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations, functions, linalg, special
+from ngraph.ops import activations, factorisation, functions, linalg, special
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import iota
+from ngraph.ops.state import parts
+from ngraph.ops.statistics import logcumsumexp
 
 # ---- one operand --------------------------------------------------------------------------------------------------------
 
@@ -304,6 +307,25 @@ def cumulated(n: Any, x: Value, axis: Value) -> Tensor:
     return reductions.cumulated(t, k, kind, bool(n.attr("exclusive", False)), bool(n.attr("reverse", False)))
 
 
+@translates("CumulativeLogsumexp")
+def cumulated_exponentials(n: Any, x: Value, axis: Value) -> Tensor:
+    g, back = n.g, bool(n.attr("reverse", False))
+    t = g.tensor(x)
+    (k,) = dims_of(g, t, g.ints(axis))
+    if n.attr("exclusive", False):  # of what stands before each, which is nothing before the first one
+        t = padded(g, sliced(g, t, k, int(back), 1, t.shape[k] - 1), k, int(not back), int(back), pad_value=t.op.dtype.lowest)
+    t = g.full(t, [k])
+    return g.made(logcumsumexp(t.op, t.dims[k], back), t.dims)
+
+
+@translates("Cross")
+def cross(n: Any, a: Value, b: Value) -> Tensor:
+    g, t, u = n.g, n.g.tensor(a), n.g.tensor(b)
+    x, y = ([at(g, v, v.rank - 1, k) for k in range(3)] for v in (t, u))
+    made = [by_element.each(g, lambda p, q, r, s: p * q - r * s, x[i], y[j], x[j], y[i]) for i, j in ((1, 2), (2, 0), (0, 1))]
+    return stacked(g, list(made), t.rank - 1)
+
+
 @translates("Softmax", "LogSoftmax")
 def softmax(n: Any, x: Value) -> Tensor:
     t = n.g.tensor(x)
@@ -348,9 +370,10 @@ def matmul(n: Any, a: Value, b: Value) -> Tensor:
         x = turned(x)
     if n.attr("transpose_b", False) or n.attr("adj_y", False):
         y = turned(y)
-    made = products.matmul(n.g, x, y)
     to = n.attr("Tout")
-    return made if to is None else Tensor(e.cast(made.op, as_dtype(to)), made.dims)
+    if to is not None:  # the dtype of the sums, which may be wider than that of the operands
+        x, y = (Tensor(e.cast(t.op, as_dtype(to)), t.dims) for t in (x, y))
+    return products.matmul(n.g, x, y)
 
 
 @translates("Einsum")
@@ -375,6 +398,54 @@ def cholesky(n: Any, x: Value) -> Tensor:
 def determinant(n: Any, x: Value) -> Tensor:
     t = _matrices(n, x)
     return n.g.made(linalg.det(t.op, *t.dims[-2:]), t.dims[:-2])
+
+
+@translates("LogMatrixDeterminant", results="sign log_abs_determinant")
+def log_determinant(n: Any, x: Value) -> tuple[Tensor, ...]:
+    t = _matrices(n, x)
+    return tuple(n.g.made(op, t.dims[:-2]) for op in linalg.slogdet(t.op, *t.dims[-2:]))
+
+
+@translates("Lu", results="lu p")
+def lu(n: Any, x: Value) -> tuple[Tensor, ...]:
+    t = _matrices(n, x)
+    packed, order, _ = parts(factorisation.lu.build(t.op, rows=t.dims[-2], columns=t.dims[-1]))
+    to = as_dtype(n.attr("output_idx_type", np.dtype(np.int32)))
+    return n.g.made(packed, t.dims), n.g.made(e.cast(order, to), t.dims[:-1])
+
+
+@translates("SelfAdjointEigV2", results="e v")
+def eigenvalues(n: Any, x: Value) -> tuple[Tensor, ...]:
+    t = _matrices(n, x)
+    k = n.g.fresh(n.g.numbers(t.shape[-2:])[0])
+    values, vectors = linalg.eigh(t.op, t.dims[-2], t.dims[-1], inner=k)
+    return n.g.made(values, [*t.dims[:-2], k]), n.g.made(vectors, [*t.dims[:-1], k])
+
+
+@translates("Svd", results="s u v")
+def singular_values(n: Any, x: Value) -> tuple[Value, ...]:
+    t = _matrices(n, x)
+    if n.attr("full_matrices", False) and n.attr("compute_uv", True):
+
+        def run(a: Any) -> Any:
+            u, s, v = np.linalg.svd(a, full_matrices=True)
+            return s, u, np.swapaxes(v, -1, -2)
+
+        return tuple(n.g.host(n.op, run, [x], [x.np] * 3))
+    k = n.g.fresh(minimum(t.shape[-2], t.shape[-1]))
+    u, s, v = linalg.svd(t.op, t.dims[-2], t.dims[-1], inner=k)
+    batch = t.dims[:-2]
+    return n.g.made(s, [*batch, k]), n.g.made(u, [*t.dims[:-1], k]), n.g.made(v, [*batch, t.dims[-1], k])
+
+
+@translates("Qr", results="q r")
+def qr(n: Any, x: Value) -> tuple[Value, ...]:
+    t = _matrices(n, x)
+    if n.attr("full_matrices", False):
+        return tuple(n.g.host(n.op, lambda a: tuple(np.linalg.qr(a, "complete")), [x], [x.np] * 2))
+    k = n.g.fresh(minimum(t.shape[-2], t.shape[-1]))
+    q, r = linalg.qr(t.op, t.dims[-2], t.dims[-1], inner=k)
+    return n.g.made(q, [*t.dims[:-1], k]), n.g.made(r, [*t.dims[:-2], k, t.dims[-1]])
 
 
 @translates("MatrixInverse")

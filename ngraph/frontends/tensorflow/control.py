@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.positional import control
+from ngraph.frontends.positional import control, indexing, reductions
 from ngraph.frontends.positional.elementwise import casted, folded
+from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
-from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem
+from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem, of_strings, resizes
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
@@ -100,7 +101,7 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         found = list(start)
         for k, v in zip(carried, values, strict=True):
             old = start[k]
-            found[k] = old.of(g.tensor(v)) if isinstance(old, TensorList) else v
+            found[k] = _carried(g, old, v) if isinstance(old, TensorList) else v
         return found
 
     def flat(values: Values) -> list[Value]:
@@ -138,6 +139,9 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in counters:
         results[k] = settled(np.array(trips, object), start[k].np)
     for (k, how), v in zip(stacks.items(), made[len(carried) :], strict=True):
+        if is_text(v):
+            results[k] = of_strings(start[k], v, trips)
+            continue
         t, old = g.full(g.tensor(v), [0]), start[k].tensor
         t = t if how.order > 0 else Tensor(flip(t.op, t.dims[0]), t.dims)
         results[k] = start[k].of(folded(g, e.add, [old, t]) if how.added and old is not None else t, trips)
@@ -148,6 +152,12 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in pops:
         results[k] = start[k].without(n, trips)
     return tuple(results)
+
+
+def _carried(g: Any, old: TensorList, v: Value) -> TensorList:
+    """Returns a list that a loop carries with this tensor, which may have grown."""
+    t = g.tensor(v)
+    return old.of(t, None if old.count == -1 else t.shape[0])
 
 
 class Items(NamedTuple):
@@ -187,7 +197,8 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
     g = n.g
     cond, body = (n.library.function(n.attr(name)) for name in ("cond", "body"))
 
-    counters = [k for k, given in enumerate(body.gives) if _adds_one(n, body, given, k)]
+    ones = {body.takes[k] for k in kept if isinstance(v := inputs[k], ConstantArray) and _is_one(v.array)}
+    counters = [k for k, given in enumerate(body.gives) if _adds_one(n, body, given, k, ones)]
     trips: ExprLike | None = None
     todo = [cond.gives[0]]
     while todo:
@@ -200,6 +211,8 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
         counter, limit = (_argument(cond, v) for v in node.takes)
         said = cond.maker(node.takes[1])
         most = inputs[limit] if limit in kept else None
+        if isinstance(most, Tensor) and any(isinstance(v, TensorList) and v.text is not None for v in inputs):
+            most = ConstantArray(g.known(most))  # Python runs the turns of a loop over strings, one after another
         if said is not None and said.op == "Const":
             most = n.library.constant(said.proto)
         if counter not in counters or not isinstance(most, (ConstantArray, Sizes)):
@@ -235,7 +248,8 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
             reads = [m for m in users if m is not node]
             if any(m.op != "TensorListGetItem" or order(m.takes[1]) != way or v.tensor is None for m in reads):
                 continue
-            if way and (v.count == -1 or g.same(v.count, trips)):
+            grows = v.tensor is None and setting.op == "TensorListSetItem" and v.count == 0 and resizes(setting)
+            if way and (v.count == -1 or g.same(v.count, trips) or grows):
                 lists[k] = Items(way, setting is not node)
             elif node.op == "TensorListPushBack" and v.tensor is None and v.count == 0 and not reads:
                 lists[k] = Items(1, False)
@@ -244,18 +258,22 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
     return trips, counters, lists, pops
 
 
-def _adds_one(n: Any, body: GraphBody, value: str, k: int) -> bool:
-    """Returns whether a value is argument k of a function and 1."""
+def _is_one(array: Any) -> bool:
+    """Returns whether an array is the whole number 1."""
+    return bool(array.size == 1 and array.dtype.kind == "i" and array.ravel()[0] == 1)
+
+
+def _adds_one(n: Any, body: GraphBody, value: str, k: int, ones: Container[str]) -> bool:
+    """Returns whether a value is argument k of a function and 1. ones: arguments that are 1 in every turn."""
     node = body.maker(value)
     if node is None or node.op not in ("AddV2", "Add"):
         return False
     sources = [body.source(v) for v in node.takes]
     others = [v for v in sources if v != body.takes[k]]
+    if len(others) == 1 and others[0] in ones:
+        return True
     one = body.maker(others[0]) if len(others) == 1 else None
-    if one is None or one.op != "Const":
-        return False
-    array = n.library.constant(one.proto).array
-    return bool(array.size == 1 and array.dtype.kind == "i" and array.ravel()[0] == 1)
+    return one is not None and one.op == "Const" and _is_one(n.library.constant(one.proto).array)
 
 
 def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) -> list[Value]:
@@ -290,6 +308,24 @@ def random(n: Any, wanted: Value, *bounds: Value) -> Tensor:
         return Tensor(e.cast(draw, low.dtype) + low, dims)
     makers: dict[str, Callable[..., Any]] = {"RandomUniform": uniform, "RandomStandardNormal": normal, "TruncatedNormal": truncated_normal}
     return Tensor(e.cast(makers[n.op](axes), dtype), dims)
+
+
+@translates("RandomShuffle")
+def shuffled(n: Any, x: Value) -> Value:
+    g, t = n.g, n.g.full(n.g.tensor(x), [0])
+    keys = Tensor(uniform([t.dims[0]]), [t.dims[0]])
+    return indexing.gathered(g, t, indexing.top_k(g, keys, 0, t.shape[0], True)[1], 0, n.takes[0])
+
+
+@translates("Multinomial")
+def drawn(n: Any, logits: Value, count: Value) -> Tensor:
+    """Returns the numbers of classes drawn by their logits: the largest sum of a logit and a draw of Gumbel's distribution."""
+    g, t = n.g, n.g.full(n.g.tensor(logits))
+    draw = None if n.g.same(g.sizes(count)[0], 1) else g.fresh(g.sizes(count)[0])
+    axes = [d for d in (t.dims[0], draw, t.dims[1]) if d is not None]
+    u = e.maximum(uniform(axes), float(np.finfo(np.float32).tiny))
+    best = reductions.best(e.cast(t.op, u.dtype) - e.log(-e.log(u)), (t.dims[1],), "max")
+    return g.made(e.cast(best, as_dtype(n.attr("output_dtype", np.dtype(np.int64)))), [t.dims[0], draw])
 
 
 # ---- TensorFlow 1: what has not become branches and loops (`structure`) ----------------------------------------------------

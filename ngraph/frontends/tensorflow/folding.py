@@ -96,7 +96,34 @@ def _reduced(function: Any) -> Callable[..., Any]:
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function for the greatest or least numbers; of lengths that are open only where nothing has to be compared."""
-    return lambda a, axis, keepdims: NotImplemented if a.dtype == object and axis else function(a, axis=axis, keepdims=keepdims)
+
+    def run(a: Any, axis: Any, keepdims: bool) -> Any:
+        several = a.dtype == object and any(a.shape[k] != 1 for k in axis)
+        return NotImplemented if several else function(a, axis=axis, keepdims=keepdims)
+
+    return run
+
+
+def _split_v(n: Any, a: Any, sizes: Any, axis: Any) -> Any:
+    if sizes.dtype == object:
+        return NotImplemented
+    sizes = np.where(sizes < 0, a.shape[int(axis)] - sizes[sizes >= 0].sum(), sizes)
+    return tuple(np.split(a, np.cumsum(sizes)[:-1], int(axis)))
+
+
+def _chosen(n: Any, c: Any, a: Any, b: Any) -> Any:
+    """Returns a Select of lengths; its rows are chosen by a condition of one dim."""
+    if n.op == "Select" and c.ndim == 1 and a.ndim > 1:
+        c = c.reshape(-1, *[1] * (a.ndim - 1))
+    return np.where(c, a, b)
+
+
+def _alike(number: int) -> Callable[..., Any]:
+    return lambda n, a: NotImplemented if a.dtype.kind not in "iu" and a.dtype != object else np.full(a.shape, number, _dtype(n, a))
+
+
+def _dtype(n: Any, a: Any) -> Any:
+    return n.attr("T") if a.dtype == object else a.dtype
 
 
 def _slice(n: Any, a: Any, begin: Any, size: Any) -> Any:
@@ -149,7 +176,11 @@ FOLD: dict[str, Callable[..., Any]] = {
     "ConcatV2": _joined,
     "Concat": lambda n, axis, *arrays: _joined(n, *arrays, axis),
     "Split": _split,
+    "SplitV": _split_v,
     "StridedSlice": _strided,
+    "ZerosLike": _alike(0),
+    "OnesLike": _alike(1),
+    **dict.fromkeys(("Select", "SelectV2"), _chosen),
     "Slice": _slice,
     "GatherV2": lambda n, a, i, axis: NotImplemented if n.attr("batch_dims", 0) else folding.take(a, i, int(axis)),
     "Gather": lambda n, a, i: folding.take(a, i, 0),

@@ -148,8 +148,11 @@ def named(given: str) -> str:
     return given if colon and k.isdigit() and node else f"{given}:0"
 
 
-def body_of_function(proto: Any) -> GraphBody:
-    """Returns the nodes of a FunctionDef. Its arguments are the values `argument:0`."""
+def body_of_function(proto: Any, functions: Mapping[str, Any] | None = None) -> GraphBody:
+    """Returns the nodes of a FunctionDef. Its arguments are the values `argument:0`.
+
+    functions: others of the file by name, which nodes may call as if they were ops.
+    """
     arguments = {a.name for a in proto.signature.input_arg}
     ops = {n.name: n.op for n in proto.node_def}
 
@@ -159,7 +162,9 @@ def body_of_function(proto: Any) -> GraphBody:
             return f"{given}:0"
         if parts[0] in arguments and parts[0] not in ops:
             return f"{parts[0]}:{parts[-1]}"
-        first = table.RESULTS.get(ops.get(parts[0], ""), ())
+        op = ops.get(parts[0], "")
+        called = (functions or {}).get(op)
+        first = table.RESULTS.get(op, ()) if called is None else tuple([a.name for a in called.signature.output_arg])
         k = int(parts[2]) if len(parts) > 2 else 0
         return f"{parts[0]}:{(first.index(parts[1]) if parts[1] in first else 0) + k}"
 
@@ -200,7 +205,7 @@ class FunctionLibrary:
         if name not in self._bodies:
             if name not in self._functions:
                 raise ParseError(f"there is no function {name!r}", fix="is the file damaged?")
-            self._bodies[name] = self.structured(body_of_function(self._functions[name]))
+            self._bodies[name] = self.structured(body_of_function(self._functions[name], self._functions))
         return self._bodies[name]
 
     def initialize(self, g: ModelTrace) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import control, indexing, shapes
 from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional.folding import is_text
+from ngraph.frontends.positional.text import in_python
+from ngraph.frontends.positional.trace import Inside
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import EARLY, translates
 from ngraph.op_graph import dtypes
@@ -26,14 +29,14 @@ class TensorList:
     count  their number, -1: that of a loop's turns      shape  the shape of each, as far as the file says it
     dtype  NumPy's dtype of their elements               gradient  whether it holds derivatives of another list's
     each   the value of each, where all are known to be it    turns  whether they are the numbers of a loop's turns, in order
-    last   the tensor that was set last
+    last   the tensor that was set last    text  of a list of strings these, along a dim in front
     """
 
-    __slots__ = ("count", "dtype", "each", "gradient", "last", "shape", "tensor", "turns")
+    __slots__ = ("count", "dtype", "each", "gradient", "last", "shape", "tensor", "text", "turns")
 
     def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any, gradient: bool = False):
         self.tensor, self.count, self.shape, self.dtype, self.gradient = tensor, count, shape, np.dtype(dtype), gradient
-        self.each, self.turns, self.last = None, False, None
+        self.each, self.turns, self.last, self.text = None, False, None, None
 
     def of(self, tensor: Tensor | None, count: ExprLike | None = None) -> TensorList:
         """Returns a list like it with these tensors."""
@@ -96,15 +99,30 @@ def reserve(n: Any, shape: Value, count: Value) -> TensorList:
     return made.filled(n, list(made.shape)) if made.shape is not None and None not in made.shape else made
 
 
+def of_strings(items: TensorList, text: Value, count: ExprLike) -> TensorList:
+    """Returns a list like another one with strings."""
+    made = items.of(None, count)
+    made.text = text
+    return made
+
+
+def _strings(n: Any, x: Value) -> TensorList:
+    """Returns a list of strings; how many there are is known from here on."""
+    count = int(n.g.known(in_python(n, lambda a: np.array(len(a)), [x], [np.int32])[0]))
+    return of_strings(TensorList(None, count, None, np.dtype(object)), x, count)
+
+
 @translates("TensorListFromTensor")
 def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
+    if is_text(x):
+        return _strings(n, x)
     t = n.g.full(n.g.tensor(x), [0])
     return TensorList(t, t.shape[0], t.shape[1:], t.np)
 
 
 @translates("TensorListStack")
-def stack(n: Any, items: TensorList, shape: Value) -> Tensor:
-    return items.made(n)
+def stack(n: Any, items: TensorList, shape: Value) -> Value:
+    return items.made(n) if items.text is None else items.text
 
 
 @translates("TensorListLength")
@@ -121,8 +139,40 @@ def element_shape(n: Any, items: TensorList) -> Value:
 
 
 @translates("TensorListGetItem", "TensorListGather")
-def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Tensor:
+def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Value:
+    if items.text is not None:
+        return in_python(n, lambda a, i: np.asarray(a[i], object), [items.text, indices], [object])[0]
     return indexing.gathered(n.g, items.made(n), indices, 0, n.takes[0])
+
+
+def resizes(node: Any) -> bool:
+    """Returns whether a node's list grows where an item is set behind its end."""
+    return bool(node.proto.attr["resize_if_index_out_of_bounds"].b)
+
+
+def _with_room(n: Any, items: TensorList, many: int) -> TensorList:
+    """Returns the list with zeros behind its end, so that it has `many` tensors at least."""
+    assert isinstance(items.count, int)
+    if items.count >= many:
+        return items
+    t = items.tensor
+    return items.of(None if t is None else shapes.padded(n.g, n.g.full(t, [0]), 0, 0, many - items.count), many)
+
+
+def _string_set(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
+    """Returns a list with strings at a place."""
+    count = n.g.number(items.count)
+
+    def run(item: Any, i: Any, *old: Any) -> Any:
+        many = max(count, int(i) + 1)
+        whole = np.full([many, *item.shape], b"", object)
+        for a in old:
+            whole[: len(a)] = a
+        whole[int(i)] = item
+        return whole
+
+    given = [item, index, *([] if items.text is None else [items.text])]
+    return of_strings(items, in_python(n, run, given, [object])[0], count)
 
 
 @translates("TensorListSetItem")
@@ -131,7 +181,13 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
     if isinstance(items, TurnItem):
         items.item = item
         return items
+    if is_text(item):
+        return _string_set(n, items, index, item)
     new = g.tensor(item)
+    if resizes(n.node) and isinstance(items.count, int):
+        if g.bodies and not isinstance(index, ConstantArray) and items.count == 0:
+            raise Inside
+        items = _with_room(n, items, int(g.known(index)) + 1) if items.count == 0 or isinstance(index, ConstantArray) else items
     if items.tensor is None:
         items = items.filled(n, new.shape)
     assert items.tensor is not None

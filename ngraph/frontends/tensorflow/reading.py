@@ -16,6 +16,7 @@ from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow import translate
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, needed, node_of, unsupported, walk_body
 from ngraph.frontends.tensorflow.saved import ModelFile, Signature
+from ngraph.frontends.tensorflow.signals import joined, parts_of
 
 __all__ = ["TensorflowReader", "translate"]
 
@@ -64,7 +65,7 @@ class TensorflowReader(Reader):
         """See `Reader.values`."""
         g.most, g.clamped = self.file.most, "ng.tensorflow.load(path, indices='clip') takes the nearest"
         frame = Frame()
-        frame.names.update({self.signature.values[name]: value for name, value in inputs.items()})
+        frame.names.update({self.signature.values[name]: parts_of(g, value) for name, value in inputs.items()})
         wanted, body = [self.signature.results[name] for name in outputs], self.file.graph
         silent = [v for v in wanted if self.file.silent(v)]  # nodes that are run and give nothing
         if silent:
@@ -75,4 +76,4 @@ class TensorflowReader(Reader):
         if dead:
             said = f"{', '.join(dead)} of {self.file.name} {'is' if len(dead) == 1 else 'are'} dead: a Switch sent its input the other way"
             raise GraphError(said, fix="fetch what the Merge behind it gives")
-        return found
+        return [joined(g, value) for value in found]

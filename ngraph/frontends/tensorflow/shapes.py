@@ -115,6 +115,11 @@ def fill(n: Any, wanted: Value, value: Value) -> Tensor:
     return found
 
 
+@translates("Empty")
+def empty(n: Any, wanted: Value) -> Tensor:
+    return shapes.filled(n.g, np.zeros((), n.attr("dtype"))[()], n.g.sizes(wanted))
+
+
 @translates("Range")
 def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
     return shapes.ranged(n.g, start, limit, delta)
@@ -292,9 +297,9 @@ def gather_nd(n: Any, x: Value, i: Value) -> Tensor:
 _COMBINED = {"Update": "set", "Add": "add", "Sub": "add", "Max": "max", "Min": "min"}
 
 
-@translates(*(f"TensorScatter{kind}" for kind in _COMBINED))
+@translates(*(f"TensorScatter{kind}" for kind in _COMBINED), "ScatterNdNonAliasingAdd")
 def tensor_scatter(n: Any, x: Value, i: Value, u: Value) -> Tensor:
-    kind = n.op.removeprefix("TensorScatter")
+    kind = n.op.removeprefix("TensorScatter").removeprefix("ScatterNdNonAliasing")
     if kind == "Sub":
         u = by_element.alone(n.g, by_element.FUNCTIONS["negative"], u)
     return indexing.scattered_slices(n.g, x, i, u, _COMBINED[kind], n.takes[0])

@@ -92,12 +92,16 @@ SCATTERS = {"Add": "add", "Sub": "add", "Update": "set", "Max": "max", "Min": "m
 
 
 @translates(*(f"{of}Scatter{kind}" for kind in SCATTERS for of in ("", "Resource")), references=True)
+@translates(*(f"{of}ScatterNd{kind}" for kind in ("Add", "Sub", "Update", "Max", "Min") for of in ("", "Resource")), references=True)
 def scatter(n: Any, x: Value, i: Value, u: Value) -> Value:
-    """Writes rows of a variable."""
-    kind, u = n.op.rpartition("Scatter")[2], n.library.read(n.g, u)
+    """Writes rows of a variable, or slices of it."""
+    slices, kind, u = "ScatterNd" in n.op, n.op.rpartition("Scatter")[2].removeprefix("Nd"), n.library.read(n.g, u)
     old, rows, t = current(n, x), n.g.tensor(n.library.read(n.g, i)), n.g.tensor(u)
     if kind in ("Sub", "Div"):
         t = Tensor(-t.op if kind == "Sub" else 1.0 / t.op, t.dims)
+    if slices:
+        write(n, x, indexing.scattered_slices(n.g, old, rows, t, SCATTERS[kind], n.takes[0]))
+        return x
     if t.rank < rows.rank + old.rank - 1:  # one number for all
         t = n.g.expanded(t, [*rows.shape, *old.shape[1:]])
     write(n, x, indexing.scattered_slices(n.g, old, Tensor(rows.op, [*rows.dims, None]), t, SCATTERS[kind], n.takes[0]))

@@ -263,6 +263,150 @@ case("Map", lambda a: tf.map_fn(lambda r: tf.reduce_sum(r) * r, a), x(11, 3))
 case("Scan", lambda a: tf.scan(lambda c, r: c * 0.5 + r, a), x(11, 3))
 
 
+def growing(a):
+    """Running largest rows, in an array that grows."""
+
+    def turn(k, rows):
+        return k + 1, rows.write(k, tf.reduce_max(a[: k + 1], 0))
+
+    rows = tf.TensorArray(tf.float32, 0, True)
+    return tf.while_loop(lambda k, rows: k < tf.shape(a)[0], turn, [0, rows])[1].stack()
+
+
+# ---- images, sound, sparse tensors, quantised floats
+case("Crop_and_resize", lambda a, b: tf.image.crop_and_resize(a, b, [0, 1, 1], (4, 3)), x(2, 7, 6, 3), x(3, 4, low=-0.1, high=1.1))
+case(
+    "Boxes",
+    lambda b, s: tf.image.crop_and_resize(
+        tf.reshape(tf.range(75.0), [1, 5, 5, 3]),
+        tf.gather(b, tf.image.non_max_suppression(b, s, 4, 0.4, 0.1)),
+        tf.zeros_like(tf.image.non_max_suppression(b, s, 4, 0.4, 0.1)),
+        (2, 2),
+    ),
+    x(9, 4, low=0, high=1),
+    R.permutation(9).astype(F) / 9,
+)
+case(
+    "Soft_boxes",
+    lambda b, s: tf.image.non_max_suppression_with_scores(b, s, 5, 0.9, 0.1, 0.5),
+    x(9, 4, low=0, high=1),
+    R.permutation(9).astype(F) / 9,
+)
+case(
+    "Boxes_of_classes",
+    lambda b, s: tuple(tf.image.combined_non_max_suppression(b[:, :, None], s, 3, 5, 0.5, 0.1)),
+    x(2, 8, 4, low=0, high=1),
+    R.permutation(48).astype(F).reshape(2, 8, 3) / 48,
+)
+case(
+    "Colours",
+    lambda a, by: tf.image.adjust_hue(tf.image.adjust_saturation(tf.image.adjust_contrast(a, 1.3), 0.7), by),
+    x(2, 5, 4, 3, low=0, high=1),
+    np.float32(0.2),
+)
+case("Hsv", lambda a: (tf.image.rgb_to_hsv(a), tf.image.hsv_to_rgb(tf.image.rgb_to_hsv(a))), x(5, 4, 3, low=0, high=1))
+case("Patches", lambda a: tf.image.extract_patches(a, [1, 3, 2, 1], [1, 2, 2, 1], [1, 1, 2, 1], "SAME"), x(2, 7, 6, 3))
+case("MaxPool_places", lambda a: tuple(tf.nn.max_pool_with_argmax(a, 2, 2, "SAME", include_batch_in_index=True)), x(2, 5, 4, 3))
+case("Dilation", lambda a, w: tf.nn.dilation2d(a, w, [1, 2, 1, 1], "SAME", "NHWC", [1, 1, 2, 1]), x(2, 7, 6, 3), x(3, 2, 3))
+case("Fake_quant", lambda a: tf.quantization.fake_quant_with_min_max_vars(a, -1.1, 1.7, 4, True), x(5, 7))
+case(
+    "Fake_quant_channels",
+    lambda a, p, q: tf.quantization.fake_quant_with_min_max_vars_per_channel(a, p, q),
+    x(5, 3),
+    x(3, high=-1),
+    x(3, low=1),
+)
+case("Quantize_dequantize", lambda a: tf.quantization.quantize_and_dequantize_v2(a, -1.0, 1.0, range_given=False), x(5, 3))
+case("Spectrum", lambda a: tf.abs(tf.signal.stft(a, 24, 8, fft_length=32)), x(2, 100))
+case("Signal_back", lambda a: tf.signal.inverse_stft(tf.signal.stft(a, 16, 4) * tf.complex(0.5, 0.25), 16, 4), x(2, 64))
+case(
+    "Cepstrum",
+    lambda a: tf.signal.mfccs_from_log_mel_spectrograms(
+        tf.math.log(tf.abs(tf.signal.stft(a, 40, 20)) @ tf.signal.linear_to_mel_weight_matrix(12, 33, 800, 10.0, 380.0) + 0.01)
+    ),
+    x(2, 200),
+)
+case(
+    "Fourier_product",
+    lambda a: tf.math.real(tf.signal.ifft(tf.signal.fft(tf.complex(a, -a)) * tf.math.conj(tf.signal.fft(tf.complex(a, a))))),
+    x(3, 12),
+)
+case(
+    "Mfcc",
+    lambda a: raw.Mfcc(
+        spectrogram=raw.AudioSpectrogram(input=a, window_size=50, stride=30, magnitude_squared=True),
+        sample_rate=1000,
+        upper_frequency_limit=480.0,
+    ),
+    x(200, 2),
+)
+case(
+    "Sorted_segments",
+    lambda a, k: (tf.math.segment_mean(a, k), tf.math.segment_max(a, k), tf.math.segment_prod(a, k)),
+    x(6, 3),
+    np.array([0, 0, 1, 3, 3, 3], np.int32),
+)
+case(
+    "Sparse_lookup",
+    lambda table, k, w: tf.nn.safe_embedding_lookup_sparse(
+        table,
+        tf.SparseTensor([[0, 0], [0, 3], [2, 1], [2, 2]], k, [4, 5]),
+        tf.SparseTensor([[0, 0], [0, 3], [2, 1], [2, 2]], w, [4, 5]),
+        "sqrtn",
+    ),
+    x(9, 3),
+    i(4, high=9, dtype=np.int64),
+    x(4, low=0.5),
+)
+case(
+    "Sparse_product",
+    lambda v, b: (
+        tf.sparse.sparse_dense_matmul(tf.SparseTensor([[0, 1], [2, 0], [2, 3]], v, [3, 4]), b),
+        tf.sparse.to_dense(tf.SparseTensor([[0, 1], [2, 0], [2, 3]], v, [3, 4]), 7.0),
+    ),
+    x(3),
+    x(4, 2),
+)
+case(
+    "Partition",
+    lambda a, k: tf.dynamic_stitch([[0, 2], [1]], [t[:n] for t, n in zip(tf.dynamic_partition(a, k, 2), (2, 1), strict=True)]),
+    x(4, 2),
+    np.array([0, 1, 0, 1], np.int32),
+)
+case(
+    "Bins",
+    lambda a, k: (
+        tf.math.bincount(k, minlength=6, maxlength=6),
+        raw.Bucketize(input=a, boundaries=[-1.0, 0.0, 1.0]),
+        tf.searchsorted(tf.sort(a), a[:2] + 0.1),
+        tf.histogram_fixed_width(a, [-2.0, 2.0], 4),
+        tf.math.in_top_k(k[:1], tf.reshape(a, [1, -1]), 2),
+    ),
+    x(7),
+    i(9),
+)
+case("Ragged", lambda a: tf.RaggedTensor.from_row_lengths(a, [2, 0, 3]).to_tensor(-1.0, shape=[None, 2]), x(5))
+case(
+    "Factors",
+    lambda a: (tf.linalg.eigvalsh(a + tf.linalg.matrix_transpose(a)), tf.linalg.svd(a, compute_uv=False), tf.linalg.slogdet(a)),
+    x(2, 4, 4),
+)
+case("Projections", lambda a: (tf.linalg.qr(a)[0] @ tf.linalg.qr(a)[1], tf.linalg.pinv(a)), x(2, 5, 3))
+case("Log_cumulated", lambda a: tf.math.cumulative_logsumexp(a, 1, exclusive=True), x(2, 5))
+case(
+    "Whole_sums",
+    lambda a, b: raw.BatchMatMulV3(x=a, y=b, Tout=tf.int32),
+    i(3, 40, low=-127, high=127, dtype=np.int8),
+    i(40, 2, low=-127, high=127, dtype=np.int8),
+)
+case(
+    "Ctc",
+    lambda a: tf.nn.ctc_loss(tf.constant([[1, 2, 3], [4, 1, 0]]), a, tf.constant([3, 2]), tf.constant([6, 5]), False, blank_index=0),
+    x(2, 6, 5),
+)
+case("Growing_array", lambda a: growing(a), x(5, 3))
+
+
 def record_ops(path):
     saved = {}
     for name, (function, inputs) in CASES.items():

@@ -3,10 +3,12 @@
 import os
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import UnsupportedError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 with np.load(os.path.join(HERE, "recorded", "ops.npz"), allow_pickle=True) as file:
@@ -39,6 +41,39 @@ def test_answers(transformer, key):
         assert y.dtype == want.dtype and y.shape == want.shape, (k, y.dtype, y.shape, want.dtype, want.shape)
         limit = LOOSE.get(name, 2e-6)
         np.testing.assert_allclose(y, want, rtol=limit, atol=limit * 10, err_msg=f"result {k}")
+
+
+@pytest.mark.parametrize(
+    ("name", "lengths"), [("Fourier_product", (None, 12)), ("Spectrum", (None, 100)), ("Colours", (None, None, None, 3))]
+)
+def test_graphs_with_open_lengths_convert(name, lengths, tmp_path):
+    """What shapes decide is computed while the graph is read; ONNX Runtime runs the file for the recorded lengths."""
+    model, inputs, outputs = load(f"{name}.open", None)
+    feeds = {p.name: RECORDED[f"{name}|in{k}"] for k, p in enumerate(model.inputs)}
+    ng.onnx.save(model, tmp_path / "model.onnx", shapes={model.inputs[0].name: lengths})
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options)
+    for k, y in enumerate(session.run(None, feeds)):
+        np.testing.assert_allclose(y, RECORDED[f"{name}|out{k}"], rtol=2e-5, atol=2e-5)
+
+
+def test_a_graph_for_one_length_alone_is_not_converted(tmp_path):
+    """A loop whose turns change shapes is read turn by turn: another length makes it another graph."""
+    model, _, _ = load("Growing_array.open", None)
+    name = model.inputs[0].name
+    with pytest.raises(UnsupportedError, match=f"another graph for other lengths of {name}.0"):
+        ng.onnx.save(model, tmp_path / "model.onnx")
+    x = RECORDED["Growing_array|in0"]
+    ng.onnx.save(model, tmp_path / "model.onnx", shapes={name: x.shape})
+    (y,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {name: x})
+    np.testing.assert_array_equal(y, RECORDED["Growing_array|out0"])
+
+
+def test_what_python_runs_is_not_converted(tmp_path):
+    model, _, _ = load("Boxes", None)
+    with pytest.raises(UnsupportedError, match="NonMaxSuppressionV3 is a step in Python"):
+        ng.onnx.save(model, tmp_path / "model.onnx")
 
 
 def test_there_are_many():

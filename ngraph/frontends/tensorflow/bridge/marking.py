@@ -27,6 +27,11 @@ BRANCHES = frozenset(
     {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
 )  # ops whose state is that of their functions
 LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike", "AddN")  # how ops begin that take lists of tensors, beside those
+IN_PYTHON = frozenset(
+    "NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps "
+    "CombinedNonMaxSuppression SparseReshape SparseFillEmptyRows SparseReorder RaggedTensorToTensor RaggedRange ListDiff CTCGreedyDecoder "
+    "DynamicPartition".split()
+)  # ops that the importer leaves to Python, or whose lengths follow from values: TensorFlow's kernels are faster
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
 MOST_KNOWN = 64  # elements of a known value that is not a constant: shapes have at most 8 lengths, axes of two of them 16
@@ -43,8 +48,13 @@ STATIC: Mapping[str, tuple[int, ...]] = {  # inputs that decide shapes, so that 
     "Range": (0, 1, 2),
     "ConcatV2": (-1,),
     "LinSpace": (2,),
-    "UnsortedSegmentSum": (2,),
-    "ScatterNd": (2,),
+    **dict.fromkeys("UnsortedSegmentSum ScatterNd SparseTensorDenseMatMul HistogramFixedWidth".split(), (2,)),
+    **dict.fromkeys("CumulativeLogsumexp SparseToDense Bincount DenseBincount RFFT IRFFT Mfcc Multinomial".split(), (1,)),
+    **dict.fromkeys("SegmentMean SegmentMax SegmentMin SegmentProd".split(), (1,)),
+    **dict.fromkeys("SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN".split(), (2,)),
+    **dict.fromkeys((f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")), (3,)),
+    **dict.fromkeys(("CropAndResize", "QuantizeAndDequantizeV3"), (3,)),
+    "Empty": (0,),
     "TensorListStack": (1,),
     "TensorListReserve": (0, 1),
     "TensorListFromTensor": (1,),
@@ -98,6 +108,8 @@ def _reason(function: TypedFunction, node: TypedNode, disabled: Container[str], 
         return "the op is disabled"
     if node.op == "NoOp":
         return "it computes nothing"
+    if node.op in IN_PYTHON:
+        return "it would run in Python"
     if node.op not in table.TABLE or node.op in REFUSED:
         return "it has state" if stateful(node.op) else "no translation"
     if dead:
@@ -126,7 +138,7 @@ def _body_reason(proto: Any, disabled: Container[str]) -> str:
         for node in definition(name).node_def:
             if node.op in disabled:
                 return f"its function has {node.op}, which is disabled"
-            if definition(node.op) is None and node.op not in table.TABLE:
+            if node.op in IN_PYTHON or definition(node.op) is None and node.op not in table.TABLE:
                 return f"its function has {node.op}: no translation"
             if stateful(node.op) and node.op not in BRANCHES and definition(node.op) is None and not node.op.endswith("PartitionedCall"):
                 return f"its function has {node.op}, which has state"

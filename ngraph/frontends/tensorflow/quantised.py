@@ -1,0 +1,112 @@
+"""Translators of TensorFlow's ops that round to the numbers of a quantised dtype and stay floats.
+
+Sources: tensorflow/core/kernels/fake_quant_ops_functor.h and quantize_and_dequantize_op.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional.reductions import reduce_over, total
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.frontends.tensorflow.table import translates
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops import functions
+
+
+def _nudged(n: Any, low: Op, high: Op) -> tuple[Op, Op, Op]:
+    """Returns the ends of a range moved so that 0 is one of its steps, and the length of a step."""
+    first, last = float(bool(n.attr("narrow_range", False))), float((1 << n.attr("num_bits", 8)) - 1)
+    step = (high - low) / (last - first)
+    zero = first - low / step
+    zero = e.minimum(e.maximum(functions.trunc(zero + 0.5), first), last)
+    return (first - zero) * step, (last - zero) * step, step
+
+
+def _range(n: Any, bounds: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Returns the ends of the range, inputs of the node or attributes."""
+    return bounds or tuple(ConstantArray(np.float32(n.attr(key, default))) for key, default in (("min", -6.0), ("max", 6.0)))
+
+
+def _steps(n: Any, x: Op, low: Op, high: Op) -> Op:
+    first, last, step = _nudged(n, low, high)
+    y = e.floor((e.minimum(e.maximum(x, first), last) - first) * (1.0 / step) + 0.5) * step + first
+    return e.where(e.logical_and(e.equal(low, 0), e.equal(high, 0)), e.filled(0, (), y.dtype), y)
+
+
+KINDS = ("Args", "Vars", "VarsPerChannel")
+
+
+@translates(*(f"FakeQuantWithMinMax{kind}" for kind in KINDS))
+def fake_quant(n: Any, x: Value, *bounds: Value) -> Tensor:
+    return by_element.each(n.g, lambda *ops: _steps(n, *ops), x, *_range(n, bounds))
+
+
+@translates(*(f"FakeQuantWithMinMax{kind}Gradient" for kind in KINDS), results="backprops_wrt_input backprop_wrt_min backprop_wrt_max")
+def fake_quant_gradient(n: Any, dy: Value, x: Value, *bounds: Value) -> tuple[Tensor, ...]:
+    """Returns the gradient where x lies within the range; those of its ends are the sums of the others."""
+    kept = [0] if "PerChannel" in n.op else []
+
+    def part(choose: Callable[[Op, Op, Op], Op]) -> Tensor:
+        def run(d: Op, v: Op, low: Op, high: Op) -> Op:
+            first, last, _ = _nudged(n, low, high)
+            none = e.logical_and(e.equal(low, 0), e.equal(high, 0))  # all is within
+            first, last = e.where(none, -np.inf, first), e.where(none, np.inf, last)
+            return e.where(choose(v, first, last), d, e.filled(0, (), d.dtype))
+
+        return by_element.each(n.g, run, dy, x, *_range(n, bounds))
+
+    def ends(t: Tensor) -> Tensor:
+        return n.g.ones(reduce_over(t, range(t.rank - len(kept)), total, False))
+
+    inside = part(lambda v, first, last: e.logical_and(e.less_equal(first, v), e.less_equal(v, last)))
+    if not bounds:
+        return (inside,)
+    return inside, ends(part(lambda v, first, last: e.less(v, first))), ends(part(lambda v, first, last: e.less(last, v)))
+
+
+@translates("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def quantize_and_dequantize(n: Any, x: Value, low: Value, high: Value, bits: Value = None) -> Tensor:
+    g, t = n.g, n.g.tensor(x)
+    many = n.attr("num_bits", 8) if bits is None else int(g.known(bits).ravel()[0])
+    signed, narrow, axis = n.attr("signed_input", True), n.attr("narrow_range", False), n.attr("axis", -1)
+    last = float((1 << (many - signed)) - 1)
+    first = float(-last if narrow else -last - 1) if signed else 0.0
+    given = n.attr("range_given", bits is not None)
+    if given:
+        bounds = [g.tensor(v) for v in (low, high)]
+    else:
+        others = [k for k in range(t.rank) if k != axis]
+        bounds = [reduce_over(t, others, partial(total, kind=kind), False) for kind in ("min", "max")]
+    if axis >= 0:
+        bounds = [Tensor(b.op, [*b.dims, *[None] * (t.rank - 1 - axis)]) for b in bounds]
+    halves = n.attr("round_mode", "HALF_TO_EVEN") == "HALF_UP"
+
+    def run(v: Op, low: Op, high: Op) -> Op:
+        most = e.filled(float(np.finfo(np.float32).max), (), v.dtype)
+
+        def scale(steps: float, end: Op) -> Op:
+            fits = e.less(0, end * steps)
+            return e.where(fits, steps / e.where(fits, end, e.filled(1, (), v.dtype)), most)
+
+        by_low, by_high = scale(first, low), scale(last, high)
+        lower = e.less(by_low, by_high)
+        by = e.where(lower, by_low, by_high)
+        unit = e.where(lower, low / (first or 1.0), high / last)
+        low, high = e.where(lower, low, unit * first), e.where(lower, unit * last, high)
+        if given:
+            v = e.minimum(e.maximum(v, low), high)
+        v = v * by
+        v = e.floor(v + 0.5) if halves else e.rounded(v)
+        return v * unit
+
+    wide = dtypes.accumulator(t.op.dtype)
+    made = by_element.each(g, lambda *ops: run(*[e.cast(o, wide) for o in ops]), t, *bounds)
+    return Tensor(e.cast(made.op, t.op.dtype), made.dims)
