@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, ValuesView
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -112,7 +112,9 @@ def _is_window(x: Any) -> bool:
 
 TENSOR = ArgumentKind("not a tensor", _is_tensor, "pass an op, a number or an array of numbers")
 TENSORS = ArgumentKind(
-    "not a list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]"
+    "not a list of tensors",
+    lambda x: isinstance(x, Iterator) or isinstance(x, (list, tuple, Set, ValuesView)) and all(map(_is_tensor, x)),
+    "pass a list: [x, y]",
 )
 OPS = ArgumentKind(
     "neither an op nor a list of them", _several(lambda x: x is None or isinstance(x, Op) or _is_tensor(x)), "pass an op, or a list: [x, y]"

@@ -1098,7 +1098,7 @@ def _same_axes(xs: Sequence[Op], others: Sequence[Axes], name: str) -> None:
         )
 
 
-def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
+def concat_along_axis(x_list: Iterable[Any], axis: Axis | str) -> Op:
     """Returns tensors concatenated along `axis`, which each has, of any length; the other axes agree, in any order.
 
     The axis keeps its name. Promotes dtypes. Raises AxisError that names all tensors that do not fit.
@@ -1106,6 +1106,7 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
     >>> ng.concat_along_axis([ng.ones("H=2 W=4"), ng.ones("H=3 W=4")], "H").axes
     Axes(H=5, W=4)
     """
+    x_list = tuple(x_list)
     if not x_list:
         raise AxisError("concat_along_axis of no tensors", fix="give at least one")
     xs = common(as_ops(x_list))
@@ -1119,12 +1120,13 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
     return concat.build(*xs, parts=tuple(parts), axis=parts[0].resized(total))
 
 
-def stack(x_list: Sequence[Any], axis: Axis | str, pos: int = 0) -> Op:
+def stack(x_list: Iterable[Any], axis: Axis | str, pos: int = 0) -> Op:
     """Returns tensors of equal axes stacked along a new one at position `pos`, of that length. Promotes dtypes. Raises AxisError.
 
     >>> ng.stack([ng.ones("H=3"), ng.zeros("H=3")], "K").axes
     Axes(K=2, H=3)
     """
+    x_list = tuple(x_list)
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
     xs, axis = common(as_ops(x_list)), make_axis(name=axis) if isinstance(axis, str) and "=" not in axis else as_axis(axis)

@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.errors import nearest
 from ngraph.frontends.positional import formats
+from ngraph.op_graph.files import told
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.runtime import dump
 from ngraph.runtime.computation import Computation
 from ngraph.runtime.dump import DumpedStage
-from ngraph.tools.files import existing, number_from, read_arrays
+from ngraph.tools.files import check_output, existing, number_from, read_arrays, write
 from ngraph.tools.load import find
 from ngraph.tools.models import assumed_in, assuming, feeds_of, loaded, model_path
 from ngraph.tools.pages import contents, page
@@ -105,6 +107,8 @@ def explain(arguments: Any) -> Answer:
     _check_options(arguments, of_file)
     if not of_file and os.path.isdir(arguments.target):
         return _explain_folder(arguments)
+    source = arguments.target if of_file or os.path.exists(arguments.target) else arguments.target.rpartition(":")[0]
+    check_output(arguments.output, reads={"what is explained": source, "what --inputs names": arguments.inputs})
     name, parts = _of_file(arguments) if of_file else _of_program(arguments)
     if arguments.compare:
         return _compared(name, parts)
@@ -113,7 +117,9 @@ def explain(arguments: Any) -> Answer:
         found += [s._replace(name=f"{k}.{s.name}" if k > 1 else s.name) for s in stages(computation)]
     there = [s.name for s in found]
     if arguments.after and arguments.after not in there:
-        raise UsageError(f"{name} has no stage {arguments.after!r}; it has {', '.join(there)}")
+        meant = nearest(arguments.after, there)
+        fix = f"take {meant}" if meant else ""
+        raise UsageError(f"{name} has no stage {arguments.after!r}; it has {', '.join(there)}", fix=fix)
     chosen = [s for s in found if arguments.after in (None, s.name)]
     data = [
         {
@@ -207,8 +213,7 @@ def _drawn(computation: Computation, seed: int) -> list[np.ndarray]:
 
 
 def _written(path: str, text: str, data: Any) -> Answer:
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(text)
+    write(path, text)
     return Answer(path, data)
 
 
@@ -224,11 +229,11 @@ def _explain_folder(arguments: Any) -> Answer:
         listed = "\n\n".join(f"---- {name}\n{listing(there)}" for name, (_, there) in found.items())
         return Answer(listed, {name: [s.name for s in there] for name, (_, there) in found.items()})
     place = arguments.output or arguments.target
-    os.makedirs(place, exist_ok=True)
+    with told(place, "written"):
+        os.makedirs(place, exist_ok=True)
     pages = {f"{name}.html": page(name, there, None) for name, (_, there) in found.items()}
     pages["index.html"] = contents(arguments.target, found)
     for file, text in pages.items():
-        with open(os.path.join(place, file), "w", encoding="utf-8") as out:
-            out.write(text)
+        write(os.path.join(place, file), text)
     paths = [os.path.join(place, file) for file in pages]
     return Answer("\n".join(paths), paths)

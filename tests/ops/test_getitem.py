@@ -121,6 +121,19 @@ def test_axes_may_come_from_a_generator(function):
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_tensors_may_come_from_a_generator_or_the_values_of_a_dict():
+    x = ng.placeholder("H=3")
+    results = [
+        ng.stack((x + i for i in range(3)), "K"),
+        ng.concat_along_axis((x * i for i in (1, 2)), "H"),
+        ng.stack({1: x, 2: -x}.values(), "K"),
+    ]
+    given = np.array([1, 2, 3], np.float32)
+    wanted = np.stack([given, given + 1, given + 2]), np.concatenate([given, 2 * given]), np.stack([given, -given])
+    for got, want in zip(ng.function(results, x)(given), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_the_name_of_an_error_says_where_it_is():
     with pytest.raises(AttributeError, match="write ngraph.errors.AxisError"):
         ng.AxisError  # noqa: B018

@@ -167,3 +167,18 @@ def test_debug_four_shows_the_code_and_five_each_pass_once(capsys, tmp_path):
             ngt.allocate_transformer("numpy").computation((x + 1) * 1, x, name="train")(1)
         err = capsys.readouterr().err
         assert "def train(" in err and err.count("-- after dead") == level - 4 and err.count("x x * 1") == level - 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["prog.py:train", "-o", "nowhere/text.txt"], "nowhere/text.txt cannot be written: no such file or directory"),
+        (["prog.py:train", "-o", "prog.py"], "prog.py is what is explained, and would be written over"),
+        (["prog.py", "--html", "-o", "."], ". cannot be written"),
+        (["prog.py:train", "--after", "simplfy"], "fix: take simplify"),
+    ],
+)
+def test_wrong_words_are_told_and_write_nothing(ngraph, program, words, says):
+    code, out, err = ngraph("explain", *words)
+    assert code in (1, 2) and out == "" and says in err and (program / "prog.py").read_text() == PROGRAM
+    assert sorted(p.name for p in program.iterdir() if p.name != "__pycache__") == ["prog.py"]

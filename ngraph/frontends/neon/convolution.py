@@ -37,6 +37,9 @@ def window_of(shape: Any, keys: Sequence[str], layer: str) -> dict[str, int]:
 def per_side(setting: Any, sides: Sequence[str], layer: str, pairs: bool = False) -> Numbers:
     """Returns {side: setting} from one for all, a dict, or (unless pairs of numbers mean before and after) a tuple with one for each."""
     if isinstance(setting, Mapping):
+        unknown = [k for k in setting if k not in (*SIDES, *sides)]
+        if unknown:
+            raise AxisError(f"{layer}: {unknown} in {dict(setting)}", fix=f"take keys from {', '.join(sides)}")
         return {s: setting.get(s, 0 if pairs else 1) for s in sides}
     if isinstance(setting, (tuple, list)) and not (pairs and len(setting) == 2 and all(isinstance(p, int) for p in setting)):
         if len(setting) != len(sides):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from against import compare
 
 import ngraph as ng
+from ngraph.errors import AxisError
 from ngraph.frontends.neon import (
     ELU,
     LSTM,
@@ -344,3 +345,12 @@ def test_weights_that_a_name_does_not_tell_apart_and_names_of_none():
     for wrong, kind in (("Affine_7/W", KeyError), (0, TypeError)):
         with pytest.raises(kind):
             model[0][wrong]
+
+
+@pytest.mark.parametrize("setting", ["strides", "padding", "dilation"])
+def test_unknown_sides_in_a_dict_are_told(setting):
+    x = ng.placeholder("C=3 H=8 W=8 N=2")
+    with pytest.raises(AxisError, match=r"\['str_h'\] in"):
+        Convolution((3, 3, 4), 0.5, **{setting: {"str_h": 2}})(x)
+    every = {setting: {"D": 1, "H": 1}}  # it may name sides that the layer lacks
+    assert Convolution((3, 3, 4), 0.5, **every)(x).axes
