@@ -126,7 +126,9 @@ class ModelTrace:
         return axis
 
     def resized(self, axis: Axis | None, size: ExprLike) -> Axis:
-        """An axis with the name of this one and another length."""
+        """An axis with the name of this one and another length; where that is the length of an axis of this name, it is that axis."""
+        if isinstance(size, Len) and size.of == axis:
+            return size.of
         return self.fresh(size) if axis is None or (isinstance(size, int) and size < 0) else axis.resized(size)
 
     def open_axis(self, name: str, slot: int, dim: int) -> Axis:

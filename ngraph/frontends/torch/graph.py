@@ -33,7 +33,9 @@ CHECKS = frozenset(
     for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size _assert_async"
     " _linalg_check_errors".split()
 )
-TAKE_NUMBERS = frozenset(f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum".split())
+TAKE_NUMBERS = frozenset(
+    f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum full scalar_tensor".split()
+)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 FORMULAS: dict[Any, Callable[..., Op]] = {  # how numbers follow from lengths: those of SymFloats
     operator.truediv: e.divide,

@@ -15,7 +15,7 @@ from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.expr import ExprLike, Idx, minimum
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import factorisation, linalg
@@ -96,7 +96,7 @@ def qr(n: TorchNode, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     t, i, j = matrices(n, a)
     if mode == "complete" and not n.g.truth("le", i.size, j.size):
         raise n.lack("complete factors of a matrix with more rows than columns")
-    k = n.g.fresh(shorter(n, i.size, j.size))
+    k = n.g.fresh(minimum(i.size, j.size))
     q, r = linalg.qr(t.op, i, j, inner=k)
     batch = t.dims[:-2]
     return nothing(n, 0, a) if mode == "r" else n.g.made(q, [*batch, i, k]), n.g.made(r, [*batch, k, j])
@@ -107,7 +107,7 @@ def svd(n: TorchNode, a: Tensor, full_matrices: bool = False, compute_uv: bool =
     t, i, j = matrices(n, a)
     if full_matrices and compute_uv and not n.g.same(i.size, j.size):
         raise n.lack("full matrices of singular vectors, of a matrix that is not square")
-    k = n.g.fresh(shorter(n, i.size, j.size))
+    k = n.g.fresh(minimum(i.size, j.size))
     u, s, v = linalg.svd(t.op, i, j, inner=k)
     batch = t.dims[:-2]
     values = n.g.made(s, [*batch, k])
@@ -222,9 +222,14 @@ def lu_unpack(n: TorchNode, packed: Tensor, pivots: Tensor, unpack_data: bool = 
     return permutation(n, order_of(n, pivots, packed.shape[-2]), packed.dtype), low, high
 
 
+def lu_of_determinant(n: TorchNode, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `packed_lu` does, of the transpose where the matrices lie row by row: PyTorch's derivative takes them to be so."""
+    return packed_lu(n, shapes.turned(a) if n.node.args[0].meta["val"].is_contiguous() else a)
+
+
 @translates("aten._linalg_det")
 def det(n: TorchNode, a: Tensor) -> tuple[Tensor, ...]:
-    packed, order, swaps = packed_lu(n, a)
+    packed, order, swaps = lu_of_determinant(n, a)
     diagonal, k, batch = on_diagonal(n, packed)
     found = reduce.build(diagonal, kind="multiply", axes=(k,)) * e.cast(swaps.op, a.dtype)
     return n.g.made(found, batch), packed, pivots_of(n, order, n.shape_of(2)[-1])
@@ -232,7 +237,7 @@ def det(n: TorchNode, a: Tensor) -> tuple[Tensor, ...]:
 
 @translates("aten._linalg_slogdet")
 def slogdet(n: TorchNode, a: Tensor) -> tuple[Tensor, ...]:
-    packed, order, swaps = packed_lu(n, a)
+    packed, order, swaps = lu_of_determinant(n, a)
     diagonal, k, batch = on_diagonal(n, packed)
     sign = reduce.build(e.sign(diagonal), kind="multiply", axes=(k,)) * e.cast(swaps.op, a.dtype)
     log = reduce.build(e.log(e.absolute(diagonal)), kind="add", axes=(k,))
@@ -283,7 +288,7 @@ def solve_ex(n: TorchNode, a: Tensor, b: Tensor, *, left: bool = True, check_err
     else:
         x = shapes.turned(solved(n, shapes.turned(a), shapes.turned(right), linalg.solve))
     x = n.g.reshape(x, n.shape_of(0))
-    packed, order, _ = packed_lu(n, a if left else shapes.turned(a))
+    packed, order, _ = packed_lu(n, a)
     return x, n.g.expanded(packed, n.shape_of(1)), pivots_of(n, order, n.shape_of(2)[-1]), singular(n, packed)
 
 
@@ -327,7 +332,7 @@ def pseudo_inverse(n: TorchNode, a: Tensor, *, atol: Any = None, rtol: Any = Non
     if any(n.g.same(s, 0) for s in a.shape[-2:]):
         return n.g.expanded(n.of(0, n.dtype), n.shape)
     t, i, j = matrices(n, a)
-    k = n.g.fresh(shorter(n, i.size, j.size))
+    k = n.g.fresh(minimum(i.size, j.size))
     batch = t.dims[:-2]
     if hermitian:
         values, u = linalg.eigh(t.op, i, j, inner=k)

@@ -1,0 +1,52 @@
+"""Functions of PyTorch's in one graph each, with known and open lengths: results and gradients beside eager PyTorch."""
+
+import pytest
+import torch
+
+from ngraph.frontends.torch import backend, report, reset
+
+F = torch.nn.functional
+
+
+def with_specials(x):
+    return torch.where(x > 0.5, float("nan"), torch.where(x < -1, float("inf"), x))
+
+
+SHAPES = [(3, 9), (2, 6), (5, 7)]
+TALL, SQUARE = [(5, 3), (6, 4), (4, 4)], [(2, 3, 3), (1, 4, 4), (3, 2, 2)]
+CASES = {  # a function, and shapes of its input
+    "sort of NaN": (lambda x: torch.sort(with_specials(x), stable=True, descending=True), SHAPES),
+    "sort of NaN, columns": (lambda x: torch.argsort(with_specials(x), dim=0, descending=True, stable=True), SHAPES),
+    "top of NaN": (lambda x: [torch.topk(with_specials(x), k, largest=up)[0] for k, up in ((3, True), (3, False), (5, True))], SHAPES),
+    "top, columns": (lambda x: torch.topk(x, 2, dim=0), SHAPES),
+    "top of half": (lambda x: torch.topk(with_specials(x).half(), 3)[0], SHAPES),
+    "top of double": (lambda x: torch.topk(with_specials(x.double()), 3)[0], SHAPES),
+    "determinant": (torch.linalg.det, SQUARE),
+    "determinant of transposed": (lambda x: torch.linalg.det(x.mT), SQUARE),
+    "logarithm of determinant": (lambda x: torch.linalg.slogdet(x)[1], SQUARE),
+    "solution on the right": (lambda x: torch.linalg.solve(x, x[:, :1].sin(), left=False), SQUARE),
+    "singular values": (torch.linalg.svdvals, TALL),
+    "orthogonal": (lambda x: torch.linalg.qr(x)[1].abs(), TALL),
+    "pseudo-inverse": (torch.linalg.pinv, TALL),
+    "quantiles": (lambda x: torch.quantile(x, 0.3, dim=1), SHAPES),
+    "response norm": (lambda x: F.local_response_norm(x[None], 3), SHAPES),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("name", CASES)
+def test_results_and_gradients_are_those_of_eager(name, dynamic):
+    function, shapes = CASES[name]
+    torch._dynamo.reset()
+    reset()
+    torch.manual_seed(0)
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={"fallback": "error"})
+    near = {"rtol": 1e-3, "atol": 1e-3} if shapes is SQUARE or shapes is TALL else {}
+    for shape in shapes:
+        x = torch.randn(shape, requires_grad=True)
+        found, want = compiled(x), function(x)
+        torch.testing.assert_close(found, want, equal_nan=True, **near)
+        if isinstance(want, torch.Tensor) and want.requires_grad and "NaN" not in name and "top" not in name:
+            slope = torch.randn_like(want)
+            torch.testing.assert_close(torch.autograd.grad(found, x, slope), torch.autograd.grad(want, x, slope), **near)
+    assert report().ours
