@@ -314,6 +314,23 @@ def test_mixed_precision_trains_and_keeps_weights_in_float32(policy):
     assert {w.dtype for w in model.weights} == {"float32"} and model.layers[0](X).dtype.name == policy[6:]
 
 
+@pytest.mark.parametrize("axis", [-1, 1, (1, 2)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_layer_normalization_is_exact_where_the_mean_is_large(axis, compiled):
+    """NumPy's, in float64; a single channel gives beta. Keras's formula loses digits where a mean is large, and noise where x is it."""
+    layer = keras.layers.LayerNormalization(axis, epsilon=1e-6)
+    model = keras.Sequential([keras.Input((7, 5)), layer])
+    layer.beta.assign(np.full(layer.beta.shape, 0.25))
+    x = (np.random.default_rng(0).normal(size=(3, 7, 5)) + 4096).astype(np.float32)
+    wide = x.astype(np.float64)
+    want = (wide - wide.mean(axis, keepdims=True)) / np.sqrt(wide.var(axis, keepdims=True) + 1e-6) + 0.25
+    np.testing.assert_allclose(model.predict(x, verbose=0) if compiled else np.asarray(model(x)), want, atol=2e-3)
+
+    single = keras.Sequential([keras.Input((7, 1)), keras.layers.LayerNormalization()])
+    y = single.predict(x[..., :1], verbose=0) if compiled else np.asarray(single(x[..., :1]))
+    assert not y.any()
+
+
 def test_a_loss_scale_skips_steps_with_infinite_gradients():
     model = regression()
     model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=1e38), "mse")
