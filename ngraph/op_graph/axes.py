@@ -33,7 +33,7 @@ class Family:
     __slots__ = ("name", "length", "flags", "roles", "parts", "line", "members", "doc", "met")
 
     def __init__(self, name: str, length: ExprLike | None, flags: dict[str, bool | None], roles: frozenset[str], doc: str | None):
-        self.name, self.length, self.flags, self.roles, self.doc = name, length, flags, roles, doc
+        self.name, self.length, self.flags, self.roles, self.doc = name, expr.plain(length), flags, roles, doc
         self.parts: tuple[Axis, ...] | None = None  # the axes that `flatten` joined into this one
         self.line: Line | None = user_line()
         self.members: dict[int, Axis] = {}

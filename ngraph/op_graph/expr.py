@@ -145,12 +145,19 @@ APPLY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def plain(e: Any) -> Any:
+    """Returns an integer of NumPy as one of Python, all else as it is."""
+    return int(e) if isinstance(e, np.integer) else e
+
+
 def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
     """Returns `a op b`, evaluated where both are numbers, without neutral operands of 0 and 1, and with constants gathered."""
     if isinstance(a, int) and isinstance(b, int):
         if op in ("//", "%") and b == 0:
             raise ZeroDivisionError("an index or length expression divides by zero")
         return APPLY[op](a, b)
+    if isinstance(a, np.integer) or isinstance(b, np.integer):  # counts of users
+        return combine(op, plain(a), plain(b))
     if op == "+":
         if isinstance(a, int):
             a, b = b, a

@@ -15,6 +15,8 @@ from inspect import Parameter, Signature
 from types import FrameType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from ngraph.errors import ArgumentTypeError, AxisError, nearest, show_line
 from ngraph.op_graph.arguments import UNSAID, shown, told
 from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show_made, words
@@ -106,7 +108,9 @@ class OpDef:
         return Signature(list(self.parameters.values()))
 
     def build(self, *inputs: Op, **attrs: Any) -> Op:
-        """Returns the op over inputs as they are: no number is converted, no dtype promoted."""
+        """Returns the op over inputs as they are: no dtype is promoted; attributes that are numbers of NumPy become those of Python."""
+        if any(isinstance(a, np.generic) for a in attrs.values()):
+            attrs = {k: a.item() if isinstance(a, np.generic) else a for k, a in attrs.items()}
         try:
             result = self.type(tuple([i.type for i in inputs]), **attrs)
         except Clash as clash:

@@ -79,3 +79,21 @@ def test_paddings_longer_than_the_axis_and_of_lengths_that_come_with_calls(mode)
                 x = ng.placeholder(text)
                 found = ng.function(ng.pad(x, {"H": across, "W": along}, mode=mode), x)(value)
                 np.testing.assert_array_equal(found, expected, err_msg=f"{text} {across} {along}")
+
+
+@pytest.mark.parametrize("lengths", ["H=3 W=4", "H=? W=?"])
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_counts_may_be_integers_of_numpy(lengths, kind):
+    x, v = ng.placeholder(lengths), np.arange(12, dtype=np.float32).reshape(3, 4)
+    two = kind(2)
+    results = [
+        (ng.roll(x, {"W": two, "H": kind(1)}), np.roll(v, (2, 1), (1, 0))),
+        (ng.repeat(x, two, "H"), np.repeat(v, 2, 0)),
+        (ng.tile(x, {"W": two}), np.tile(v, (1, 2))),
+        (ng.pad(x, {"H": kind(1), "W": (two, kind(0))}, value=np.float64(2.5)), np.pad(v, ((1, 1), (2, 0)), constant_values=2.5)),
+        (ng.split(x, "W", two)[1], v[:, 2:]),
+        (x[:: kind(2), kind(1)], v[::2, 1]),
+    ]
+    for got, (_, wanted) in zip(ng.function([made for made, _ in results], x)(v), results, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert all(type(a.length) is int for made, _ in results for a in made.axes if a.length is not None)
