@@ -1233,6 +1233,14 @@ def ragged_range(d):
     return [first, last, d.array(dtype, [], 1, 2)], {"Tsplits": d.one(["int32", "int64"])}
 
 
+@case("RaggedGather")
+def ragged_gather(d):
+    lengths, kind = d.r.integers(0, 4, int(d.r.integers(1, 5))), d.one(["int32", "int64"])
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(kind)
+    values = d.array(d.one(["float32", "int64"]), [int(splits[-1]), *d.shape(most=1)])
+    return [[splits], values, d.indices(d.shape(rank=1), len(lengths))], {"OUTPUT_RAGGED_RANK": 1}
+
+
 @case("Bincount", "DenseBincount", loose=True)
 def bincount(d):
     rank = 1 if d.op == "Bincount" or d.maybe() else 2

@@ -218,6 +218,16 @@ def decomposed(x):
     }  # fmt: skip
 
 
+def rows(x, n):
+    """Rows of different lengths within a function: sums, joins, and rows by their numbers."""
+    ragged = tf.RaggedTensor.from_tensor(x, lengths=n)
+    both = tf.concat([ragged * 2.0, ragged], 1)
+    return {
+        "sum": tf.reduce_sum(ragged, 1), "mean": tf.reduce_mean(both, 1), "both": both.to_tensor(-1.0), "flat": tf.exp(ragged.flat_values),
+        "chosen": tf.gather(ragged, tf.argsort(n)).to_tensor(),
+    }  # fmt: skip
+
+
 RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
 FUNCTIONS = {
     "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
@@ -240,6 +250,7 @@ FUNCTIONS = {
     "growing": (growing, {"x": spec(None, 3)}),
     "lookups": (lookups, {"i": spec(None, 4, dtype=tf.int32), "w": spec(None, 4)}),
     "decomposed": (decomposed, {"x": spec(None, 4, 4)}),
+    "rows": (rows, {"x": spec(None, 6), "n": spec(None, dtype=tf.int32)}),
     "ctc": (transcribed, {"x": spec(None, 6, 5)}),
     "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
 }  # fmt: skip

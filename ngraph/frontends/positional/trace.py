@@ -535,13 +535,13 @@ class ModelTrace:
         """The placeholders that ops need: those whose values they read, and those that tell them a length that nothing else tells."""
         every = list(ordered(ops))
         found = [o for o in every if o.is_placeholder]
-        told = {a for h in found for a in h.axes}
+        told = {a for h in found for a in _open(h)}
         for o in every:
             for e in (*[a.size for a in (o.axes if o.is_tensor_op else ())], o.attrs.get("value")):
                 for leaf in expr.leaves(e) if isinstance(e, Expr) else ():
                     if isinstance(leaf, Len) and leaf.of not in told:
-                        found += [h for h in self.slots if h.is_placeholder and leaf.of in h.axes][:1]
-                        told.update(*[h.axes for h in found[-1:]], [leaf.of])
+                        found += [h for h in self.slots if h.is_placeholder and leaf.of in _open(h)][:1]
+                        told.update(*map(_open, found[-1:]), [leaf.of])
         return found
 
     def unknown(self, axis: Axis | None) -> bool:
@@ -601,6 +601,11 @@ class ModelTrace:
         tensors = [v for v in values if isinstance(v, Tensor)]
         found = iter(self.computed(tensors) if tensors else [])
         return [next(found) if isinstance(v, Tensor) else v.slot if isinstance(v, StringInput) else self.known(v) for v in values]
+
+
+def _open(h: Op) -> list[Axis]:
+    """Returns the axes whose lengths a placeholder tells: not those of another length that are called alike."""
+    return [a for a in h.axes if isinstance(a.size, Len)]
 
 
 def unlike(a: Axis, b: Axis) -> bool:

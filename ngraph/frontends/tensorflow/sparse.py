@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, reductions, shapes
 from ngraph.frontends.positional.text import in_python
@@ -230,6 +230,21 @@ def ragged_range(n: Any, first: Value, last: Value, by: Value) -> tuple[Value, .
         return np.cumsum([0, *map(len, rows)]), np.concatenate([np.zeros(0, first.dtype), *rows])
 
     return in_python(n, run, [first, last, by], [n.attr("Tsplits", np.dtype(np.int64)), np.dtype(first.np)])
+
+
+@translates("RaggedGather", results="output_nested_splits output_dense_values")
+def ragged_gather(n: Any, *given: Value) -> tuple[Value, ...]:
+    """Returns rows by their numbers. Raises UnsupportedError for rows of rows."""
+    if n.attr("OUTPUT_RAGGED_RANK") != 1:
+        raise UnsupportedError("RaggedGather of rows of rows", fix="gather from a dense tensor")
+    splits, values, numbers = given
+
+    def run(splits: Array, values: Array, numbers: Array) -> tuple[Array, Array]:
+        first, last = splits[numbers], splits[numbers + 1]
+        places = [np.arange(a, b) for a, b in zip(first, last, strict=True)]
+        return np.cumsum([0, *map(len, places)]), values[np.concatenate([np.zeros(0, np.int64), *places])]
+
+    return step(n, run, [splits, values, numbers], np.dtype(splits.np), np.dtype(values.np))
 
 
 # ---- bins and sets ------------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ BRANCHES = frozenset(
 LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike", "AddN")  # how ops begin that take lists of tensors, beside those
 IN_PYTHON = frozenset(
     "NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps "
-    "CombinedNonMaxSuppression SparseReshape SparseFillEmptyRows SparseReorder RaggedTensorToTensor RaggedRange ListDiff CTCGreedyDecoder "
-    "DynamicPartition".split()
+    "CombinedNonMaxSuppression SparseReshape SparseFillEmptyRows SparseReorder RaggedTensorToTensor RaggedGather RaggedRange ListDiff "
+    "CTCGreedyDecoder DynamicPartition".split()
 )  # ops that the importer leaves to Python, or whose lengths follow from values: TensorFlow's kernels are faster
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
