@@ -30,9 +30,17 @@ def is_frame(data: Any) -> bool:
 
 
 def is_loader(data: Any) -> bool:
-    """Whether the data are an iterable of batches, and no array."""
+    """Whether the data are an iterable of batches, and no array; a list is where it holds pairs, or dicts, of arrays."""
+    if isinstance(data, list):
+        return bool(data) and all(map(_is_batch, data))
     arrays = (list, tuple, Mapping, str, Batches)
     return isinstance(data, Iterable) and not isinstance(data, arrays) and not hasattr(data, "__array__")
+
+
+def _is_batch(data: Any) -> bool:
+    """Whether the data are arrays of examples: a tuple of several, or a dict by name."""
+    parts = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) and len(data) > 1 else []
+    return bool(parts) and all(getattr(p, "ndim", 0) > 0 for p in parts)
 
 
 def has_targets(data: Any) -> bool:

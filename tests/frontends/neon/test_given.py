@@ -155,7 +155,7 @@ def test_tables():
         classifier().fit(pandas.DataFrame(both), "lable")
 
 
-@pytest.mark.parametrize("form", ["pairs", "dicts", "unsized"])
+@pytest.mark.parametrize("form", ["pairs", "dicts", "unsized", "a list of pairs", "a list of dicts"])
 def test_loaders(form):
     """Batches of any last length, float64 and int64 as torch makes them; the losses are those of the same arrays."""
     pairs = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(LABELS))
@@ -166,6 +166,10 @@ def test_loaders(form):
 
     source = {"dicts": [{"x": x, "label": y} for x, y in pairs], "unsized": Stream()}.get(form, pairs)
     loader = torch.utils.data.DataLoader(source, batch_size=20)
+    if form == "a list of pairs":
+        loader = [(X[k : k + 20], LABELS[k : k + 20]) for k in range(0, 103, 20)]
+    elif form == "a list of dicts":
+        loader = [{"x": X[k : k + 20], "label": LABELS[k : k + 20]} for k in range(0, 103, 20)]
     made, same = (line(2) for _ in range(2))
     made.cost = same.cost = CrossEntropyMulti(logits=True)
     report = made.fit(loader, loader, epochs=2)
