@@ -1,4 +1,4 @@
-"""Translators of pooling: windows of one length, and those that share a dim out among the results."""
+"""Translators of pooling: windows of one length, and those that share a dim out among the results; and of padding's derivative."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ngraph.frontends.positional import windows
 from ngraph.frontends.positional.indexing import scattered_elements
 from ngraph.frontends.positional.reductions import along, best, total
 from ngraph.frontends.positional.sampling import grid_sample
-from ngraph.frontends.positional.shapes import size_op
+from ngraph.frontends.positional.shapes import padded, size_op
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.positional.windows import Windowing, windowing
 from ngraph.frontends.torch import dtype as kinds
@@ -209,3 +209,17 @@ def grid_sampler_backward(
 ) -> tuple[Tensor, Tensor]:
     found = pullback(n, lambda x, y: sampled(n.g, x, y, mode, padding, corners), [a, grid], dy)
     return found[0], found[1]
+
+
+# ---- padding ------------------------------------------------------------------------------------------------------------
+
+
+@translates("aten.replication_pad1d_backward", "aten.replication_pad2d_backward", "aten.replication_pad3d_backward")
+def replication_pad_backward(n: TorchNode, dy: Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
+    def forward(t: Tensor) -> Tensor:
+        for k in range(len(padding) // 2):
+            t = padded(n.g, t, t.rank - 1 - k, padding[2 * k], padding[2 * k + 1], "edge")
+        return t
+
+    wide = kinds.wide(n.dtype)
+    return n.give(pullback(n, forward, [n.of(x, wide)], n.of(dy, wide))[0])

@@ -29,6 +29,9 @@ CASES = {  # a function, and shapes of its input
     "orthogonal": (lambda x: torch.linalg.qr(x)[1].abs(), TALL),
     "pseudo-inverse": (torch.linalg.pinv, TALL),
     "quantiles": (lambda x: torch.quantile(x, 0.3, dim=1), SHAPES),
+    "edges, 1d": (lambda x: F.pad(x, (2, 1), mode="replicate"), SHAPES),
+    "edges, 2d": (lambda x: F.pad(x, (2, -1, 0, 3), mode="replicate"), SQUARE),
+    "edges, 3d": (lambda x: F.pad(x[None], (1, 0, 0, 3, 2, 2), mode="replicate"), SQUARE),
     "response norm": (lambda x: F.local_response_norm(x[None], 3), SHAPES),
 }
 
