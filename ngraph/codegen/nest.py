@@ -18,7 +18,7 @@ from ngraph.codegen.text import Body, IRValue, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
-from ngraph.schedule.form import Access, Loop, ScheduledStage
+from ngraph.schedule.form import Access, Loop, ScheduledStage, whole_steps
 from ngraph.schedule.matrix import instruction
 from ngraph.schedule.search import matrix_rows, remainders, segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
@@ -103,12 +103,13 @@ class Nest(Scope):
             self.cold = before
         elif not isinstance(n, int):
             first: Whole = 0
-            for size, least in remainders(units, self.scheduled.cuts_rows(d)):
+            steps = whole_steps(d.extent, unit) if d not in self.covered else int(unit == 1)
+            for size, least in remainders(units, self.scheduled.cuts_rows(d), steps or 1):
                 rest = plus(w, meet(w, "sub", n, first), (size - least) * unit)
                 last = plus(w, first, times(w, apply(w, "//", rest, unit * size), unit * size))
                 segment(first, last, size, rows=least < size)
                 first = last if least == size else apply(w, "min", last, n)
-            if unit > 1:
+            if not steps:
                 segment(first, n, 1, cut=True)
         else:
             before, ahead = self.cold, any(a.prefetch is not None and a.prefetch.kind == "panel" for a in self.hoisted)

@@ -119,7 +119,7 @@ class Scope:
     def ragged(self, d: Loop) -> bool:
         """Whether the last place of a digit covers less than the others, or may do so."""
         total = self.total(d)
-        return d.lower is not None and (not isinstance(total, int) or total % d.unit > 0)
+        return d.lower is not None and (total % d.unit > 0 if isinstance(total, int) else d.uneven or d in self.covered)
 
     @contextmanager
     def covering(self, d: Loop | None, total: Whole) -> Iterator[None]:

@@ -7,6 +7,7 @@ Division is floor division, with one meaning everywhere: Python, NumPy and gener
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Union
 
@@ -203,6 +204,18 @@ def minimum(a: ExprLike, b: ExprLike) -> ExprLike:
 
 def maximum(a: ExprLike, b: ExprLike) -> ExprLike:
     return combine("max", a, b)
+
+
+def divisor(e: ExprLike) -> int:
+    """Returns a whole number that divides an expression whatever its leaves are: the largest that is seen at once, 0 of 0."""
+    if not isinstance(e, Bin):
+        return abs(e) if isinstance(e, int) else 1
+    a, b = divisor(e.a), divisor(e.b)
+    if e.op == "*":
+        return a * b
+    if e.op == "//":
+        return a // b if isinstance(e.b, int) and b and a % b == 0 else 1
+    return math.gcd(a, b)  # of sums, differences, remainders, and of either of two
 
 
 def leaves(e: ExprLike) -> tuple[Leaf, ...]:

@@ -25,6 +25,7 @@ from ngraph.op_graph.dlpack import ExchangeAPI, exchange_api
 from ngraph.op_graph.expr import ExprLike, Len, leaves, substitute
 from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
+from ngraph.op_graph.memory import with_room
 from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.parts.deferred import deferred
@@ -502,6 +503,7 @@ class Computation(Alone, partial[Any]):
                 self.state.compiling.release()
         return results
 
+    @with_room
     def _ready(self) -> Callable[..., Any]:
         """Compiles, and returns the entry for later calls."""
         self._open()

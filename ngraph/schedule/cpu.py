@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ngraph.errors import ProgramError
@@ -48,6 +49,7 @@ from ngraph.targets.tuning import (
     MIN_BOUNDED_SHARE,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
+    MIN_UNROLLED_SECONDS,
     MIN_WORK_ITEMS_TO_PREFETCH,
     PAGE_BYTES,
     SPILLED_UNROLL,
@@ -68,14 +70,20 @@ Choose = Callable[[Sequence[Loop], Sequence[Loop]], StageChoice]
 
 
 def chosen_kernel(
-    plan: Plan, kernel: Kernel, target: Cpu, choices: Sequence[Choose], bounds: Sequence[LengthBound] = ()
+    plan: Plan,
+    kernel: Kernel,
+    target: Cpu,
+    choices: Sequence[Choose],
+    bounds: Sequence[LengthBound] = (),
+    peeled: frozenset[AxisId] = frozenset(),
 ) -> ScheduledKernel:
     """The kernel with these choices: functions of the free and the reduced loops, one for each stage of each version.
 
-    bounds: those of the first versions. Raises ProgramError where choices are of another kernel.
+    bounds: those of the first versions. peeled: the axes whose last block has versions of its own. Raises ProgramError where choices are
+    of another kernel.
     """
     given = iter(choices)
-    made = _Scheduler(plan, kernel, target, {}, given).scheduled(bounds)
+    made = _Scheduler(plan, kernel, target, {}, given).given(bounds, peeled)
     if sum([len(v.stages) for v in made.versions]) != len(choices):
         raise ProgramError(f"a kernel with {len(made.versions)} versions of {len(kernel.stages)} stages is given {len(choices)} schedules")
     return made
@@ -104,6 +112,8 @@ class _Scheduler(KernelAddresses):
         self.cut: dict[AxisId, int] = {}
         self.cold = False
         self.bound: LengthBound | None = None  # of the versions that are being made
+        self.joined: frozenset[AxisId] = frozenset()  # axes whose last, shorter block runs the code of the others
+        self.same: list[StageChoice] = []  # what was chosen for stages that are made again, the first one first
         self.like: list[LoopSchedule] = []  # the schedules of stages that these have to add up like, the first one first
         self.looked: list[View] = []  # the views of their stages
         self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
@@ -111,11 +121,18 @@ class _Scheduler(KernelAddresses):
         counts = [d.likely for d in self.grid.values()]
         self.repeated = len(kernel.stages) > 1 and bool(counts) and math.prod(counts) >= MIN_WORK_ITEMS_TO_PREFETCH
 
-    def scheduled(self, bounds: Sequence[LengthBound] = ()) -> ScheduledKernel:
-        """The kernel with versions for the lengths of these bounds, or for those for which it pays where nothing is chosen for it."""
-        versions = [v for bound in (*bounds, None) for v in self._bounded(bound)]
-        if self.choices is None and not self.picks:
-            versions = [*self._shorter(versions), *versions]
+    def scheduled(self) -> ScheduledKernel:
+        """The kernel with versions for all lengths, and for short ones where that pays and nothing is picked for it."""
+        self.joined = self._alike()
+        versions = self._bounded(None)
+        return self._kernel(versions if self.picks else [*self._shorter(versions), *versions])
+
+    def given(self, bounds: Sequence[LengthBound], peeled: frozenset[AxisId]) -> ScheduledKernel:
+        """The kernel with what is chosen for it: versions of these bounds, and for last blocks along these axes."""
+        self.joined = frozenset([a for a, _ in self._short_ends()]) - peeled
+        return self._kernel([v for bound in (*bounds, None) for v in self._bounded(bound)])
+
+    def _kernel(self, versions: Sequence[Version]) -> ScheduledKernel:
         strides = {b: self.strides(b) for b in dict.fromkeys((*self.kernel.sources, *self.kernel.targets, *self.places))}
         return ScheduledKernel(
             self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, tuple(versions), tuple(self.views), self.target
@@ -127,7 +144,17 @@ class _Scheduler(KernelAddresses):
         """The versions of a bound. `like`: those that they have to add up like."""
         self.bound, self.like, self.looked = bound, [s.chosen for v in like for s in v.stages], []
         self.touched.clear()
-        return list(self._versions(self._short_ends()))
+        return list(self._versions([(a, short) for a, short in self._short_ends() if a not in self.joined]))
+
+    def _alike(self) -> frozenset[AxisId]:
+        """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer."""
+        ends = self._short_ends()
+        if not ends:
+            return frozenset()
+        with self._cut({a: self.block[a] for a, _ in ends}):
+            stages = self._stages()
+        self.touched.clear()
+        return frozenset([a for a, short in ends if all(_fewer(s, a, self.block[a], short) for s in stages)])
 
     def _shorter(self, general: list[Version]) -> list[Version]:
         """The versions for lengths far below the assumed one of an axis, the shortest first; none where they gain little or sum otherwise.
@@ -177,8 +204,7 @@ class _Scheduler(KernelAddresses):
     def _versions(self, ends: list[tuple[AxisId, int]]) -> Iterator[Version]:
         """For each combination of whole and last blocks the stages, all of whose sizes are then known."""
         if not ends:
-            stages = tuple([_StageScheduler(self, s).scheduled() for s in self.kernel.stages])
-            yield Version(dict(self.cut), self.cold, stages, self.bound)
+            yield Version(dict(self.cut), self.cold, self._joined_stages(), self.bound)
             return
         (a, short), *others = ends
         count, before = self.grid[a].extent, self.cold
@@ -189,6 +215,27 @@ class _Scheduler(KernelAddresses):
             yield from self._versions(others)
         self.cold = before
         del self.cut[a]
+
+    def _joined_stages(self) -> tuple[ScheduledStage, ...]:
+        """The stages, with the schedules of whole blocks along the axes whose last block runs the same code."""
+        if not self.joined or self.choices is not None:
+            return self._stages()
+        touched = set(self.touched)
+        with self._cut({a: self.block[a] for a in self.joined}):
+            whole = self._stages()
+        self.touched, self.same = touched, [s.choice for s in whole]
+        return self._stages()
+
+    def _stages(self) -> tuple[ScheduledStage, ...]:
+        return tuple([_StageScheduler(self, s).scheduled() for s in self.kernel.stages])
+
+    @contextmanager
+    def _cut(self, sizes: Mapping[AxisId, int]) -> Iterator[None]:
+        """In the block, work items have so many places of these axes."""
+        before = dict(self.cut)
+        self.cut |= sizes
+        yield
+        self.cut = before
 
     # ---- lengths and memory
 
@@ -268,10 +315,10 @@ class _Scheduler(KernelAddresses):
         found: list[Loop] = []
         likely = self.guess(a) if most is None else min(self.guess(a), max(most, 1))
         every = [1, *[k for k in units if most is None or k < most]]
-        uneven = any(not isinstance(size, int) or size % k for k in units)
+        uneven = any(expr.divisor(size) % k for k in units)
         for unit, above in zip(every, [*every[1:], size], strict=True):
             total = min(above, size) if isinstance(size, int) and isinstance(above, int) else above
-            places = (total + (unit - 1)) // unit
+            places = total // unit if expr.divisor(total) % unit == 0 else (total + (unit - 1)) // unit
             count = places if isinstance(places, int) else None if most is None else -(-most // unit)
             guess = -(-min(above if isinstance(above, int) else likely, likely) // unit)
             found.insert(0, Loop(((a, unit, places),), places, count, unit, total, found[0] if found else None, uneven, guess=guess))
@@ -297,7 +344,7 @@ class _StageScheduler(StageAddresses):
         """The stage with what is chosen for it, or with the next of the choices that the kernel was given."""
         self._look()
         choose = None if self.kernel.choices is None else next(self.kernel.choices, None)
-        given = None if choose is None else choose(self.free, self.reduced)
+        given = self.kernel.same.pop(0) if self.kernel.same else None if choose is None else choose(self.free, self.reduced)
         chosen = self._choose() if given is None else given.loops
         self.tile = self._tile(chosen)
         accesses = (*self.reads.values(), *self.stores)
@@ -526,10 +573,20 @@ class _StageScheduler(StageAddresses):
                 shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * _certain(step) // row < t.rows]
                 most = min([most, *shared])
         full = t.rows * t.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
+        steps = [a.coef.get(d, 0) for a in self.hoisted if t.vector is not None and t.vector in a.coef]
+        packed = all(step in (0, t.lanes * t.columns) for step in steps)
+        if full and packed and self.kernel.kernel.seconds < MIN_UNROLLED_SECONDS and not self._asks_ahead(d):
+            return 1  # what a loop adds is done beside its sums
         good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
         return good[0] if good else most if len(self.reduced) == 1 and n >= most else 1
 
     # ---- prefetches
+
+    def _asks_ahead(self, d: Loop) -> bool:
+        """Whether iterations of the innermost reduced loop share out what they prefetch for a tile or for the next panel."""
+        t = self.tile
+        panels = t.tile is not None and t.tile.likely > t.rows and any(d in a.coef and self._panel(a) for a in self.hoisted)
+        return panels or bool(self._rows())
 
     def _prefetch(self, sums: list[Loop], flattened: int, unroll: int) -> None:
         """Decides what accesses ask for ahead; one of the four ways each."""
@@ -587,6 +644,19 @@ class _StageScheduler(StageAddresses):
                 seen.add(place)
                 found.append((a, step))
         return found
+
+
+def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
+    """Whether a stage for blocks of an axis does shorter ones by the same tiles, with fewer iterations of the axis's outermost loop."""
+    own = [d for d in s.loops if any(axis == a for a, _, _ in d.parts)]
+    if any(len(d.parts) > 1 or d in s.reduced for d in own):
+        return False
+    for d in own[:1]:  # outermost first
+        unit = d.unit * (s.tile.lanes if d is s.tile.vector else 1)
+        rows = unit * s.tile.units(d)
+        if any(block % e.unit or short % e.unit for e in own) or block % rows or short % (unit if d is s.tile.vector else rows):
+            return False
+    return True
 
 
 def _orders(versions: Sequence[Version]) -> list[Any]:

@@ -5,7 +5,8 @@
     ScheduledStage  = stage · loops · reads and stores as addresses · LoopSchedule · prefetches
 
 One work item runs the stages one after another for one block of every grid loop. A version is code for blocks of known lengths: the last
-block along an axis may be shorter, and has a version of its own. `docs/native.md` shows the printed form.
+block along an axis may be shorter, and has a version of its own, but where loops of the same tiles run less often for it.
+`docs/native.md` shows the printed form.
 
 On a graphics processor a work item is a block of threads that run the stages together. Loops may be spread over them, predicates cut off
 the places behind the ends of blocks, a tile of a source may be copied to shared memory, and barriers stand where threads read what others
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.op_graph.expr import ExprLike, Leaf, divisor
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.search import LoopSchedule, View
@@ -104,6 +105,12 @@ class Loop:
     def name(self) -> str:
         """The axes and digits that it walks, such as "H", "C // 16" and "H, W"."""
         return ", ".join([a if unit == 1 else f"{a} // {unit}" for a, unit, _ in self.parts])
+
+
+def whole_steps(extent: ExprLike, unit: int) -> int:
+    """Returns what divides the number of steps of `unit` places along a loop in every call; 0 where the last step may be cut."""
+    places = divisor(extent)
+    return places // unit if places % unit == 0 else 0
 
 
 class PrefetchAhead(NamedTuple):

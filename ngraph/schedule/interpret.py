@@ -293,7 +293,7 @@ class _StageRun:
             return
         unit, units = (self.tile.lanes if d is self.tile.vector else 1), self.tile.units(d)
         total = self.covered[d] if d in self.covered else self.run.number(d.total, self.blocks)
-        unknown = not isinstance(d.total, int) or d in self.uncertain
+        unknown = (d.uneven and not isinstance(d.total, int)) or d in self.uncertain
         if d.lower is not None and (unknown or total % d.unit):  # the last place covers less
             for i in range(n):
                 size = min(d.unit, total - i * d.unit)

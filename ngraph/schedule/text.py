@@ -59,6 +59,7 @@ from ngraph.schedule.form import (
     ScheduledStage,
     StageChoice,
     Version,
+    whole_steps,
 )
 from ngraph.schedule.search import LoopSchedule, remainders
 from ngraph.targets import Cpu, Gpu, Target
@@ -171,7 +172,7 @@ class _SchedulePrinter(_PlanPrinter):
         how += f" {d.spread}" if d.spread is not None else ""
         if s.block is None and not isinstance(d.extent, int) and d.lower is None:
             rest = d is s.tile.tile and s.tile.deep is not None
-            ending = ["rest"] if rest else _ending(s.tile.units(d), d is s.tile.vector, s.cuts_rows(d))
+            ending = ["rest"] if rest else _ending(d.extent, s.tile.units(d), s.tile.lanes * (d is s.tile.vector), s.cuts_rows(d))
             how += "".join([f" {word}" for word in ending])
         return f"{name} = {self.whole_number(d.extent)}{how}"
 
@@ -190,10 +191,11 @@ def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] 
     return _ScheduleParser(source, targets, arrays or {}).whole_schedule()
 
 
-def _ending(units: int, vector: bool, rows: bool) -> list[str]:
-    """Returns what is said of the end of a loop of open length: the shorter steps, and whether a masked vector follows."""
-    steps = [str(x.units) for x in remainders(units, rows)[1:]]
-    return (["left", *steps] if steps else []) + ["masked"] * vector
+def _ending(extent: ExprLike, units: int, lanes: int, rows: bool) -> list[str]:
+    """Returns what is said of the end of a loop of open length: the shorter steps, and whether a masked vector follows (0 lanes: none)."""
+    whole = whole_steps(extent, lanes or 1)
+    steps = [str(x.units) for x in remainders(units, rows, whole or 1)[1:]]
+    return (["left", *steps] if steps else []) + ["masked"] * (lanes > 0 and not whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +229,7 @@ class _ScheduleParser(_PlanParser):
         super().__init__(source, arrays)
         self.targets = targets
         self.threads: dict[Stage, int] = {}  # of the kernel, by its first stage
-        self.bounds: dict[Stage, list[LengthBound]] = {}  # of the kernel's versions but the last ones
+        self.versions: dict[Stage, tuple[list[LengthBound], frozenset[AxisId]]] = {}  # bounds but the last one, and axes with versions
         self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
 
     def whole_schedule(self) -> ScheduledPlan:
@@ -253,8 +255,8 @@ class _ScheduleParser(_PlanParser):
             made: ScheduledKernel = gpu.chosen_kernel(plan, kernel, target, threads, [lines.block for lines in shown])
         else:
             assert isinstance(target, Cpu)
-            bounds = self.bounds[kernel.stages[0]] if kernel.stages else []
-            made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown], bounds)
+            bounds, peeled = self.versions[kernel.stages[0]] if kernel.stages else ([], frozenset())
+            made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown], bounds, peeled)
         for lines, stage in zip(shown, [s for v in made.versions for s in v.stages], strict=True):
             modes = [a.mode for a in stage.accesses]
             if modes != [mode for mode, _ in (*lines.reads.values(), *lines.stores)]:
@@ -323,6 +325,7 @@ class _ScheduleParser(_PlanParser):
     def stages(self) -> tuple[Stage, ...]:
         first: list[Stage] = []
         bounds: list[LengthBound] = []
+        peeled: list[AxisId] = []
         version = 0
         threads, self.given_threads = self.given_threads, 1
         while self.tokens[self.k] in ("when", "otherwise", "version", "stage"):
@@ -332,8 +335,7 @@ class _ScheduleParser(_PlanParser):
             elif self.accept("otherwise"):
                 self.end_of_line()
             if self.accept("version"):
-                self.skip_to()  # which blocks have versions follows from lengths
-                self.end_of_line()
+                peeled += self.peeled()
             here: list[Stage] = []
             while self.accept("stage"):
                 begin = self.k
@@ -345,8 +347,20 @@ class _ScheduleParser(_PlanParser):
             first = first or here
             version += 1
         if first:
-            self.threads[first[0]], self.bounds[first[0]] = threads, bounds
+            self.threads[first[0]], self.versions[first[0]] = threads, (bounds, frozenset(peeled))
         return tuple(first)
+
+    def peeled(self) -> list[AxisId]:
+        """The axes whose last block has versions of its own; lengths and numbers of blocks follow from the kernel."""
+        found, more = list[AxisId](), True
+        while more:
+            found.append(self.axis())
+            self.expect("=")
+            self.integer()
+            more = self.accept(",")
+        self.accept("cold")
+        self.end_of_line()
+        return found
 
     def bound(self) -> LengthBound:
         """The lengths that versions are for."""
@@ -396,7 +410,7 @@ class _ScheduleParser(_PlanParser):
         for line in loops:
             units, rows = line.words.get("rows", line.words.get("columns", 1)), "rows" in line.words and bool(sums)
             deep = any("matrix" in other.words for other in loops)
-            ending = ["rest"] if rows and deep else _ending(units, "vector" in line.words, rows)
+            ending = ["rest"] if rows and deep else _ending(line.extent, units, line.words.get("vector", 0), rows)
             if line.ending and list(line.ending) != ending:
                 self.fail(f"the end of a loop with this tile is {' '.join(ending) or 'not said'}", line.ends)
         stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ngraph.errors import GraphError
-from ngraph.op_graph.expr import APPLY, DEEPEST, Bin, Idx, Len, Run, combine, evaluate, leaves, maximum, minimum, substitute, text
+from ngraph.op_graph.expr import APPLY, DEEPEST, Bin, Idx, Len, Run, combine, divisor, evaluate, leaves, maximum, minimum, substitute, text
 
 LEAVES = [Len("N"), Idx("N"), Idx("H"), Run("n")]
 PYTHON = {**APPLY, "min": min, "max": max}
@@ -48,6 +48,25 @@ def test_simplified_is_equal_for_numbers(tree, values):
     assert evaluate(e, of.__getitem__) == wanted
     assert evaluate(substitute(e, of.__getitem__), of.__getitem__) == wanted
     assert isinstance(substitute(e, of.__getitem__), int)
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees, st.lists(st.integers(-7, 7), min_size=4, max_size=4))
+def test_a_divisor_divides_whatever_the_leaves_are(tree, values):
+    try:
+        wanted = value(tree, values, PYTHON)
+        e = built(tree)
+    except ZeroDivisionError:
+        assume(False)
+    d = divisor(e)
+    assert wanted == 0 if d == 0 else wanted % d == 0
+
+
+def test_divisors_are_seen_through_the_ends_of_blocks():
+    n = Len("N")
+    assert divisor(minimum(480 - n * 64, 64)) == 32
+    assert divisor(minimum(480 - n * 64, 64) // 32) == 1 and divisor(minimum(480 - n * 64, 96) // 16) == 2
+    assert divisor(n) == divisor(n * 6 + 1) == divisor(n * 6 // 4) == 1 and divisor(n * 6 - 9) == 3 and divisor(0) == 0
 
 
 @settings(max_examples=200, deadline=None)

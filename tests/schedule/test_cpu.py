@@ -12,7 +12,7 @@ from ngraph.plan.text import arrays
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.schedule.form import ScheduledPlan
 from ngraph.schedule.interpret import interpret
-from ngraph.schedule.search import alternatives, segments
+from ngraph.schedule.search import alternatives, open_segments, remainders, segments
 from ngraph.schedule.text import parse, text
 from ngraph.schedule.verify import verify
 from ngraph.targets import TARGETS, host
@@ -70,6 +70,38 @@ def test_the_nest_of_a_product_reads_as_one():
         r"for N = 33 vector 16 columns \d\n +for K = 50 rows \d+\n +sum C' = 70 steps \d listed\n +%0 : float32 = read", shown
     ), shown
     assert re.search(r"= combine add\(%2\)\n    .*\n +%7 : float32 = maximum.*\n +store %7 in .* lanes contiguous", shown, re.S), shown
+
+
+@pytest.mark.parametrize("k, versions", [(480, 1), (496, 1), (484, 2)])
+def test_a_last_block_of_whole_vectors_runs_the_loops_of_the_others(k, versions):
+    n, c, o = ng.make_axis(40, name="N"), ng.make_axis(96, name="C"), ng.make_axis(k, name="K")
+    x, w = ng.placeholder([n, c]).named("x"), ng.variable([c - 1, o], initial_value=0.5)
+    f = ngt.make_transformer_factory("cpu")().computation(ng.maximum(ng.dot(w, x), 0), x)
+    scheduled = schedule_plan(f.native.chosen.plan, TARGETS["x86-64-v4"])
+    kernel = next(s for s in scheduled.kernels.values() if any(stage.stage.combine for stage in s.versions[0].stages))
+    lengths = {a: scheduled.plan.length(a) for a, _ in kernel.kernel.loops}
+    assert [a for a, block in kernel.kernel.loops if lengths[a] == k and k % block], kernel.kernel.loops  # its last block is shorter
+    assert len(kernel.versions) == versions
+    given = np.random.default_rng(0).standard_normal((40, 96)).astype(np.float32)
+    assert np.allclose(f(given), np.maximum(given @ np.full((96, k), 0.5, np.float32), 0).T, atol=1e-4)
+    shown = text(scheduled)
+    assert text(verify(parse(shown, {"x86-64-v4": TARGETS["x86-64-v4"]}, arrays(scheduled.plan)))) == shown
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("units", [1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16, 22, 24])
+def test_steps_of_an_open_loop_do_every_place_once(units, rows):
+    for multiple in (1, 2, 3, 4, 6, 8, 12):
+        steps = remainders(units, rows, multiple)
+        assert steps[0].units == units and all(a.units > b.units for a, b in zip(steps, steps[1:], strict=False))
+        for n in range(3 * units + 9):
+            done = [i for first, last, size, left in open_segments(n, 1, units, rows) for i in range(first, last)]
+            assert done == list(range(n))
+            if n % multiple == 0:  # the steps that are left out would have found nothing
+                left = n
+                for size, least in steps:
+                    left -= min((left + size - least) // size * size, left)
+                assert left == 0, (n, multiple, steps)
 
 
 def test_a_computation_shows_its_schedule():

@@ -432,8 +432,8 @@ class Trainer(Checked):
         dict of inputs. They come in batches of `batch_size`, the last one of an epoch as short as it is, in an order that is new
         in each epoch, by the seed of the Trainer or of `set_seed`; shuffle=False keeps theirs. float64 becomes float32.
         Or x: an iterator such as ArrayIterator, a loader of pairs or dicts such as torch's DataLoader, a list of such batches, or a
-        dict with the targets in it; y is then the valid set. axes: names of the inputs' axes, as "N H W C", or a dict by entry; by default they go by the number of
-        dims and the model: see `given.input_axes`.
+        dict with the targets in it; y is then the valid set. axes: names of the inputs' axes, as "N H W C", or a dict by entry; by
+        default they go by the number of dims and the model: see `given.input_axes`.
         valid: data that are evaluated at the end of each epoch, or `every` so many steps: an iterator, a loader, a pair (x, y), or the
         share of the last examples of x and y that is held out. patience: ends early after so many of these without a
         lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is also written after each evaluation

@@ -20,6 +20,7 @@ from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, St
 from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.memory import with_room
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import assign, variable
@@ -265,6 +266,7 @@ class Reader:
                 key.append(tuple((np.asarray(a).dtype.str, np.asarray(a).shape) for a in array))
         return (*key, *(run.lengths.get(name) for name in sorted(self.fixed)))
 
+    @with_room
     def _read(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
         """The results, with the graph read (again) on the way."""
         while True:

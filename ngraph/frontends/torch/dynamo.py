@@ -19,10 +19,12 @@ from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
 from ngraph.frontends.torch.segments import Left, Segments
 from ngraph.op_graph.dlpack import dense
+from ngraph.op_graph.memory import with_room
 
 _warned: set[str] = set()
 
 
+@with_room
 def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """Returns a graph of Dynamo's compiled: `torch.compile(model, backend="ngraph")` calls this.
 

@@ -22,7 +22,7 @@ from ngraph.config import config
 from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import ExprLike, Len
-from ngraph.op_graph.memory import no_collection
+from ngraph.op_graph.memory import no_collection, with_room
 from ngraph.parts.deferred import deferred
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
@@ -121,6 +121,7 @@ class VersionedExecutable(ABC):
         made = cache().planned(stripped_key(self.found.fingerprint, (key, *self.settings[key])), self.found.names)
         return None if made is None else code_of(made, self.device)
 
+    @with_room
     def _made(self, key: Key) -> LoadedPlan:
         self.named()
         facts, took = self.settings[key], 0.0
