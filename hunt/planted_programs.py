@@ -31,7 +31,7 @@ def _in_numpy(name: str, wrong: Callable[..., Any]) -> Callable[[], None]:
     def plant() -> None:
         right = getattr(numpy_functions, name)
         setattr(numpy_functions, name, lambda *args, **named: wrong(right, *args, **named))
-        numpy_ops.function.cache_clear()
+        numpy_ops.named_function.cache_clear()
 
     return plant
 

@@ -11,7 +11,7 @@ Words: docs/glossary.md.
 from ngraph.numpy_ops import reindex, table
 from ngraph.numpy_ops.lines import CallLine, Lines, Name, Use, Variable, VariableRef, bytes_of, several, used
 from ngraph.numpy_ops.translate import LINES, Translation, Translator, translate
-from ngraph.numpy_ops.walk import LineRunner, check_bounds, evaluate, function, walk
+from ngraph.numpy_ops.walk import LineRunner, check_bounds, evaluate, function, named_function, walk
 from ngraph.op_graph.opdef import NUMPY
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "check_bounds",
     "evaluate",
     "function",
+    "named_function",
     "reindex",
     "several",
     "table",

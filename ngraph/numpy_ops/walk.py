@@ -24,11 +24,12 @@ from ngraph.program.program import Program
 
 def function(fn: str) -> Callable[..., Any]:
     """Returns the function that a line's `fn` names."""
-    return fn.call if type(fn) is ReferenceCall else _named(fn)
+    return fn.call if type(fn) is ReferenceCall else named_function(fn)
 
 
 @functools.cache
-def _named(fn: str) -> Callable[..., Any]:
+def named_function(fn: str) -> Callable[..., Any]:
+    """Returns the function of NumPy, of Python or of `numpy_functions` with this name, which is looked up once."""
     if fn.startswith("np."):
         found: Any = np
         for part in fn.split(".")[1:]:

@@ -787,7 +787,7 @@ def _at_places(x: Op, places: Mapping[Axis, Any]) -> Op:
     made = _sliced(x, {a: i for a, i in places.items() if a not in arrays}, "slice")
     for axis, item in arrays.items():
         if not isinstance(item, Op):
-            item = _listed(x, axis, np.asarray(item) if len(item) else np.zeros(0, np.int64))
+            item = _listed(x, axis, item)
         elif item.is_tensor_op and item.dtype.kind == "bool":
             raise AxisError(
                 f"slice({x.label}): an array of flags along {axis!r}",
@@ -798,12 +798,16 @@ def _at_places(x: Op, places: Mapping[Axis, Any]) -> Op:
     return made
 
 
-def _listed(x: Op, axis: Axis, places: np.ndarray) -> Op:
-    """Returns an array of places along an axis, or of a flag for each, as an op along an axis of that name. Raises AxisError."""
+def _listed(x: Op, axis: Axis, item: Any) -> Op:
+    """Returns an array or list of places along an axis, or of a flag for each, as an op along an axis of that name. Raises AxisError."""
 
     def wrong(what: str, fix: str) -> AxisError:
         return AxisError(f"slice({x.label}): {what} along {axis!r}", details=(show_input(x),), fix=fix)
 
+    try:
+        places = np.asarray(item) if len(item) else np.zeros(0, np.int64)
+    except ValueError:
+        raise wrong("lists of unlike lengths", "give one list of whole numbers") from None
     if places.ndim != 1 or places.dtype.kind not in "iub":
         what = f"an array of {places.ndim} dims" if places.ndim != 1 else f"indices of {places.dtype}"
         raise wrong(what, "give it axes, ng.constant(array, [...]), and whole numbers")

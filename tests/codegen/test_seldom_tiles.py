@@ -1,4 +1,4 @@
-"""Tiles that compute a small part of a loop's places, and those of small kernels, write out one step of sums: shorter code, the same bits."""
+"""Tiles that compute a small part of a loop, and those of small kernels, write one step of sums: shorter code, the same bits."""
 
 import numpy as np
 import pytest

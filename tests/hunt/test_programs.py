@@ -62,7 +62,7 @@ def test_a_planted_mistake_is_found(name, monkeypatch):
     try:
         assert any(differs(seed) for seed in range(200))
     finally:
-        planted_programs.numpy_ops.function.cache_clear()
+        planted_programs.numpy_ops.named_function.cache_clear()
 
 
 PLACES = {

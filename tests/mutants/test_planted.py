@@ -19,14 +19,14 @@ from ngraph.transformers import printed as printer
 def fails(check, record, dtype, transformer):
     """Whether the check fails, on samples made anew. `numpy_ops` remembers functions, so it forgets them."""
     cells.case.cache_clear()
-    numpy_ops.function.cache_clear()
+    numpy_ops.named_function.cache_clear()
     try:
         getattr(generated, check)(record, dtype, transformer)
     except Exception:
         return True
     finally:
         cells.case.cache_clear()
-        numpy_ops.function.cache_clear()
+        numpy_ops.named_function.cache_clear()
     return False
 
 
