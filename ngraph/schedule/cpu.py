@@ -49,7 +49,6 @@ from ngraph.targets.tuning import (
     MIN_BOUNDED_SHARE,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
-    MIN_UNROLLED_SECONDS,
     MIN_WORK_ITEMS_TO_PREFETCH,
     PAGE_BYTES,
     SPILLED_UNROLL,
@@ -573,20 +572,10 @@ class _StageScheduler(StageAddresses):
                 shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * _certain(step) // row < t.rows]
                 most = min([most, *shared])
         full = t.rows * t.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
-        steps = [a.coef.get(d, 0) for a in self.hoisted if t.vector is not None and t.vector in a.coef]
-        packed = all(step in (0, t.lanes * t.columns) for step in steps)
-        if full and packed and self.kernel.kernel.seconds < MIN_UNROLLED_SECONDS and not self._asks_ahead(d):
-            return 1  # what a loop adds is done beside its sums
         good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
         return good[0] if good else most if len(self.reduced) == 1 and n >= most else 1
 
     # ---- prefetches
-
-    def _asks_ahead(self, d: Loop) -> bool:
-        """Whether iterations of the innermost reduced loop share out what they prefetch for a tile or for the next panel."""
-        t = self.tile
-        panels = t.tile is not None and t.tile.likely > t.rows and any(d in a.coef and self._panel(a) for a in self.hoisted)
-        return panels or bool(self._rows())
 
     def _prefetch(self, sums: list[Loop], flattened: int, unroll: int) -> None:
         """Decides what accesses ask for ahead; one of the four ways each."""

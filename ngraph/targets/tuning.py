@@ -84,8 +84,6 @@ MIN_MATRIX_ROWS = 4
 
 MAX_UNROLLED_STEPS = 4
 """[steps] Of a sum that are written out. Limit: code size; the addresses of more do not get cheaper."""
-MIN_UNROLLED_SECONDS = 400e-6
-"""[seconds] Of a kernel, from which on sums in large tiles write out several steps, too. Measured: 2 % of a call, and half the code."""
 MATRIX_ROWS_AT_ONCE = 4
 """[rows] Of sums in registers of matrices whose values are written out together. Rule: their chains hide each other's latency."""
 MATRIX_ROWS_TRANSPOSED = 16
