@@ -112,6 +112,7 @@ class _Scheduler(KernelAddresses):
         self.cold = False
         self.bound: LengthBound | None = None  # of the versions that are being made
         self.joined: frozenset[AxisId] = frozenset()  # axes whose last, shorter block runs the code of the others
+        self.whole: tuple[ScheduledStage, ...] = ()  # those of whole blocks that were made to find these axes, for the first version
         self.same: list[StageChoice] = []  # what was chosen for stages that are made again, the first one first
         self.like: list[LoopSchedule] = []  # the schedules of stages that these have to add up like, the first one first
         self.looked: list[View] = []  # the views of their stages
@@ -122,7 +123,6 @@ class _Scheduler(KernelAddresses):
 
     def scheduled(self) -> ScheduledKernel:
         """The kernel with versions for all lengths, and for short ones where that pays and nothing is picked for it."""
-        self.joined = self._alike()
         versions = self._bounded(None)
         return self._kernel(versions if self.picks else [*self._shorter(versions), *versions])
 
@@ -143,17 +143,16 @@ class _Scheduler(KernelAddresses):
         """The versions of a bound. `like`: those that they have to add up like."""
         self.bound, self.like, self.looked = bound, [s.chosen for v in like for s in v.stages], []
         self.touched.clear()
-        return list(self._versions([(a, short) for a, short in self._short_ends() if a not in self.joined]))
-
-    def _alike(self) -> frozenset[AxisId]:
-        """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer."""
         ends = self._short_ends()
-        if not ends:
-            return frozenset()
+        if ends and bound is None and self.choices is None:
+            self.joined = self._alike(ends)
+        return list(self._versions([(a, short) for a, short in ends if a not in self.joined]))
+
+    def _alike(self, ends: Sequence[tuple[AxisId, int]]) -> frozenset[AxisId]:
+        """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer."""
         with self._cut({a: self.block[a] for a, _ in ends}):
-            stages = self._stages()
-        self.touched.clear()
-        return frozenset([a for a, short in ends if all(_fewer(s, a, self.block[a], short) for s in stages)])
+            self.whole = self._stages()
+        return frozenset([a for a, short in ends if all(_fewer(s, a, self.block[a], short) for s in self.whole)])
 
     def _shorter(self, general: list[Version]) -> list[Version]:
         """The versions for lengths far below the assumed one of an axis, the shortest first; none where they gain little or sum otherwise.
@@ -217,12 +216,13 @@ class _Scheduler(KernelAddresses):
 
     def _joined_stages(self) -> tuple[ScheduledStage, ...]:
         """The stages, with the schedules of whole blocks along the axes whose last block runs the same code."""
+        whole, self.whole = self.whole, ()
         if not self.joined or self.choices is not None:
-            return self._stages()
-        touched = set(self.touched)
-        with self._cut({a: self.block[a] for a in self.joined}):
-            whole = self._stages()
-        self.touched, self.same = touched, [s.choice for s in whole]
+            return whole or self._stages()
+        if not whole:
+            with self._cut({a: self.block[a] for a in self.joined}):
+                whole = self._stages()
+        self.same = [s.choice for s in whole]
         return self._stages()
 
     def _stages(self) -> tuple[ScheduledStage, ...]:

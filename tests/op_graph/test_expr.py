@@ -36,14 +36,18 @@ def value(tree, values, table):
     return tree if isinstance(tree, int) else values[LEAVES.index(tree)]
 
 
+def both(tree, values):
+    """What the tree is for whole numbers, and its expression; where either divides by zero, hypothesis draws another."""
+    try:
+        return value(tree, values, PYTHON), built(tree)
+    except ZeroDivisionError:
+        assume(False)
+
+
 @settings(max_examples=300, deadline=None)
 @given(trees, st.lists(st.integers(-7, 7), min_size=4, max_size=4))
 def test_simplified_is_equal_for_numbers(tree, values):
-    try:
-        wanted = value(tree, values, PYTHON)
-        e = built(tree)
-    except ZeroDivisionError:
-        assume(False)
+    wanted, e = both(tree, values)
     of = dict(zip(LEAVES, values, strict=True))
     assert evaluate(e, of.__getitem__) == wanted
     assert evaluate(substitute(e, of.__getitem__), of.__getitem__) == wanted
@@ -53,11 +57,7 @@ def test_simplified_is_equal_for_numbers(tree, values):
 @settings(max_examples=300, deadline=None)
 @given(trees, st.lists(st.integers(-7, 7), min_size=4, max_size=4))
 def test_a_divisor_divides_whatever_the_leaves_are(tree, values):
-    try:
-        wanted = value(tree, values, PYTHON)
-        e = built(tree)
-    except ZeroDivisionError:
-        assume(False)
+    wanted, e = both(tree, values)
     d = divisor(e)
     assert wanted == 0 if d == 0 else wanted % d == 0
 

@@ -136,4 +136,4 @@ def test_tensors_may_come_from_a_generator_or_the_values_of_a_dict():
 
 def test_the_name_of_an_error_says_where_it_is():
     with pytest.raises(AttributeError, match="write ngraph.errors.AxisError"):
-        ng.AxisError  # noqa: B018
+        ng.AxisError  # noqa: B018 - the read itself fails
