@@ -10,13 +10,12 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import products, reductions
+from ngraph.frontends.positional import factors, products, reductions
 from ngraph.frontends.positional.reductions import REDUCTIONS, dims_of, reduce_over
 from ngraph.frontends.positional.shapes import at, padded, sliced, stacked, turned
 from ngraph.frontends.positional.values import ConstantArray, Held, Tensor, Value
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import minimum
 from ngraph.op_graph.op import Op
 from ngraph.ops import activations, factorisation, functions, linalg, special
 from ngraph.ops import elementwise as e
@@ -384,47 +383,39 @@ def einsum(n: Any, *xs: Value) -> Tensor:
 # ---- linear algebra -----------------------------------------------------------------------------------------------------
 
 
-def _matrices(n: Any, x: Value) -> Tensor:
-    return n.g.full(n.g.tensor(x), (x.rank - 2, x.rank - 1))
-
-
 @translates("Cholesky")
 def cholesky(n: Any, x: Value) -> Tensor:
-    t = _matrices(n, x)
-    return n.g.made(linalg.cholesky(t.op, *t.dims[-2:]), t.dims)
+    t, i, j = factors.matrices(n.g, x)
+    return n.g.made(linalg.cholesky(t.op, i, j), t.dims)
 
 
 @translates("MatrixDeterminant")
 def determinant(n: Any, x: Value) -> Tensor:
-    t = _matrices(n, x)
-    return n.g.made(linalg.det(t.op, *t.dims[-2:]), t.dims[:-2])
+    t, i, j = factors.matrices(n.g, x)
+    return n.g.made(linalg.det(t.op, i, j), t.dims[:-2])
 
 
 @translates("LogMatrixDeterminant", results="sign log_abs_determinant")
 def log_determinant(n: Any, x: Value) -> tuple[Tensor, ...]:
-    t = _matrices(n, x)
-    return tuple(n.g.made(op, t.dims[:-2]) for op in linalg.slogdet(t.op, *t.dims[-2:]))
+    t, i, j = factors.matrices(n.g, x)
+    return tuple(n.g.made(op, t.dims[:-2]) for op in linalg.slogdet(t.op, i, j))
 
 
 @translates("Lu", results="lu p")
 def lu(n: Any, x: Value) -> tuple[Tensor, ...]:
-    t = _matrices(n, x)
-    packed, order, _ = parts(factorisation.lu.build(t.op, rows=t.dims[-2], columns=t.dims[-1]))
+    t, i, j = factors.matrices(n.g, x)
+    packed, order, _ = parts(factorisation.lu.build(t.op, rows=i, columns=j))
     to = as_dtype(n.attr("output_idx_type", np.dtype(np.int32)))
     return n.g.made(packed, t.dims), n.g.made(e.cast(order, to), t.dims[:-1])
 
 
 @translates("SelfAdjointEigV2", results="e v")
 def eigenvalues(n: Any, x: Value) -> tuple[Tensor, ...]:
-    t = _matrices(n, x)
-    k = n.g.fresh(n.g.numbers(t.shape[-2:])[0])
-    values, vectors = linalg.eigh(t.op, t.dims[-2], t.dims[-1], inner=k)
-    return n.g.made(values, [*t.dims[:-2], k]), n.g.made(vectors, [*t.dims[:-1], k])
+    return factors.eigh(n.g, x)
 
 
 @translates("Svd", results="s u v")
 def singular_values(n: Any, x: Value) -> tuple[Value, ...]:
-    t = _matrices(n, x)
     if n.attr("full_matrices", False) and n.attr("compute_uv", True):
 
         def run(a: Any) -> Any:
@@ -432,28 +423,22 @@ def singular_values(n: Any, x: Value) -> tuple[Value, ...]:
             return s, u, np.swapaxes(v, -1, -2)
 
         return tuple(n.g.host(n.op, run, [x], [x.np] * 3))
-    k = n.g.fresh(minimum(t.shape[-2], t.shape[-1]))
-    u, s, v = linalg.svd(t.op, t.dims[-2], t.dims[-1], inner=k)
-    batch = t.dims[:-2]
-    return n.g.made(s, [*batch, k]), n.g.made(u, [*t.dims[:-1], k]), n.g.made(v, [*batch, t.dims[-1], k])
+    u, s, v = factors.svd(n.g, x)
+    return s, u, v
 
 
 @translates("Qr", results="q r")
 def qr(n: Any, x: Value) -> tuple[Value, ...]:
-    t = _matrices(n, x)
     if n.attr("full_matrices", False):
         return tuple(n.g.host(n.op, lambda a: tuple(np.linalg.qr(a, "complete")), [x], [x.np] * 2))
-    k = n.g.fresh(minimum(t.shape[-2], t.shape[-1]))
-    q, r = linalg.qr(t.op, t.dims[-2], t.dims[-1], inner=k)
-    return n.g.made(q, [*t.dims[:-1], k]), n.g.made(r, [*t.dims[:-2], k, t.dims[-1]])
+    return factors.qr(n.g, x)
 
 
 @translates("MatrixInverse")
 def inverse(n: Any, x: Value) -> Tensor:
-    t = _matrices(n, x)
+    t, i, j = factors.matrices(n.g, x)
     if n.attr("adjoint", False):
-        t = turned(t)
-    i, j = t.dims[-2:]
+        t, i, j = turned(t), j, i
     made = linalg.inv(t.op, i, j)  # has the columns' axis for its rows
     order = [j, i] if set(made.axes) >= {i, j} else [i, j]
     return n.g.made(made, [*t.dims[:-2], *order])
@@ -461,10 +446,9 @@ def inverse(n: Any, x: Value) -> Tensor:
 
 def _system(n: Any, a: Value, b: Value) -> tuple[Tensor, Tensor, Any]:
     """Matrices [..., i, k] and sides [..., i, r], with the axes of the batch in common."""
-    x, y = _matrices(n, a), n.g.full(n.g.tensor(b), (b.rank - 2, b.rank - 1))
+    (x, i, k), (y, _, _) = factors.matrices(n.g, a), factors.matrices(n.g, b)
     if n.attr("adjoint", False):
-        x = turned(x)
-    i, k = x.dims[-2:]
+        x, i, k = turned(x), k, i
     (left, right), dims = n.g.meet([Tensor(x.op, [*x.dims, None]), Tensor(y.op, [*y.dims[:-1], None, y.dims[-1]])])
     assert dims[-3] == i and dims[-2] == k
     return left, right, dims

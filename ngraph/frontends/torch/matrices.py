@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional import factors, shapes
 from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.factors import matrices
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
@@ -27,19 +28,10 @@ from ngraph.ops.state import parts
 TERMS = 12  # of the series of a matrix's exponential, whose norm is at most 1/2: what is left is below 2 ** -13 / 13!, float64's epsilon
 
 
-def matrices(n: TorchNode, t: Tensor) -> tuple[Tensor, Axis, Axis]:
-    """Returns a tensor whose last two dims have axes, and those."""
-    whole = n.g.full(t, (t.rank - 2, t.rank - 1))
-    rows, columns = whole.dims[-2:]
-    assert rows is not None and columns is not None
-    return whole, rows, columns
-
-
 def on_diagonal(n: TorchNode, a: Tensor) -> tuple[Op, Axis, Sequence[Axis | None]]:
     """Returns the diagonals of matrices, their axis, and the dims in front."""
-    t, i, j = matrices(n, a)
-    least = shorter(n, i.size, j.size)
-    k = n.g.fresh(least)
+    t, i, j = matrices(n.g, a)
+    k = n.g.fresh(minimum(i.size, j.size))
     found = n.g.read(t, [*t.dims[:-2], k], {i: Idx(k), j: Idx(k)}).op
     return broadcast(found, [*[d for d in t.dims[:-2] if d is not None], k]), k, t.dims[:-2]
 
@@ -62,13 +54,9 @@ def nothing(n: TorchNode, k: int, like: Tensor) -> Tensor:
     return n.g.expanded(n.of(0, like.dtype), n.shape_of(k))
 
 
-def shorter(n: TorchNode, a: ExprLike, b: ExprLike) -> ExprLike:
-    return a if n.g.truth("le", a, b) else b
-
-
 def identity(n: TorchNode, like: Tensor) -> Tensor:
     """Returns a matrix with the rows and columns of others, and ones on its diagonal."""
-    t, i, j = matrices(n, like)
+    t, i, j = matrices(n.g, like)
     return Tensor(e.cast(e.equal(iota(i), iota(j)), t.dtype), [i, j])
 
 
@@ -76,7 +64,7 @@ def identity(n: TorchNode, like: Tensor) -> Tensor:
 
 
 def lower_factor(n: TorchNode, a: Tensor) -> Tensor:
-    t, i, j = matrices(n, a)
+    t, i, j = matrices(n.g, a)
     return n.g.made(linalg.cholesky(t.op, i, j), t.dims)
 
 
@@ -93,36 +81,26 @@ def cholesky_ex(n: TorchNode, a: Tensor, upper: bool = False, check_errors: bool
 
 @translates("aten.linalg_qr")
 def qr(n: TorchNode, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    t, i, j = matrices(n, a)
-    if mode == "complete" and not n.g.truth("le", i.size, j.size):
+    if mode == "complete" and not n.g.truth("le", a.shape[-2], a.shape[-1]):
         raise n.lack("complete factors of a matrix with more rows than columns")
-    k = n.g.fresh(minimum(i.size, j.size))
-    q, r = linalg.qr(t.op, i, j, inner=k)
-    batch = t.dims[:-2]
-    return nothing(n, 0, a) if mode == "r" else n.g.made(q, [*batch, i, k]), n.g.made(r, [*batch, k, j])
+    q, r = factors.qr(n.g, a)
+    return nothing(n, 0, a) if mode == "r" else q, r
 
 
 @translates("aten._linalg_svd")
 def svd(n: TorchNode, a: Tensor, full_matrices: bool = False, compute_uv: bool = True, **named: Any) -> tuple[Tensor, ...]:
-    t, i, j = matrices(n, a)
-    if full_matrices and compute_uv and not n.g.same(i.size, j.size):
+    if full_matrices and compute_uv and not n.g.same(a.shape[-2], a.shape[-1]):
         raise n.lack("full matrices of singular vectors, of a matrix that is not square")
-    k = n.g.fresh(minimum(i.size, j.size))
-    u, s, v = linalg.svd(t.op, i, j, inner=k)
-    batch = t.dims[:-2]
-    values = n.g.made(s, [*batch, k])
+    u, values, v = factors.svd(n.g, a)
     if not compute_uv:
         return nothing(n, 0, a), values, nothing(n, 2, a)
-    return n.g.made(u, [*batch, i, k]), values, n.g.made(v, [*batch, k, j])
+    return u, values, shapes.turned(v)
 
 
 @translates("aten._linalg_eigh")
 def eigh(n: TorchNode, a: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
-    t, i, j = matrices(n, a if UPLO.upper() == "L" else shapes.turned(a))
-    k = n.g.fresh(i.size)
-    values, vectors = linalg.eigh(t.op, i, j, inner=k)
-    batch = t.dims[:-2]
-    return n.g.made(values, [*batch, k]), n.g.made(vectors, [*batch, i, k]) if compute_v else nothing(n, 1, a)
+    values, vectors = factors.eigh(n.g, a if UPLO.upper() == "L" else shapes.turned(a))
+    return values, vectors if compute_v else nothing(n, 1, a)
 
 
 # ---- LU -----------------------------------------------------------------------------------------------------------------
@@ -130,7 +108,7 @@ def eigh(n: TorchNode, a: Tensor, UPLO: str = "L", compute_v: bool = True) -> tu
 
 def packed_lu(n: TorchNode, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns both triangles of matrices in one, the row that each row was, and the sign of their exchange."""
-    t, i, j = matrices(n, a)
+    t, i, j = matrices(n.g, a)
     packed, order, swaps = parts(factorisation.lu.build(t.op, rows=i, columns=j))
     batch = t.dims[:-2]
     return n.g.made(packed, t.dims), n.g.made(order, [*batch, i]), n.g.made(swaps, batch)
@@ -188,8 +166,8 @@ def permutation(n: TorchNode, order: Tensor, dtype: Any) -> Tensor:
 
 def triangles(n: TorchNode, packed: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the unit lower and the upper triangles of LU factors that stand in one."""
-    least = shorter(n, packed.shape[-2], packed.shape[-1])
-    low, i, j = matrices(n, shapes.sliced(n.g, packed, packed.rank - 1, 0, 1, least))
+    least = minimum(packed.shape[-2], packed.shape[-1])
+    low, i, j = matrices(n.g, shapes.sliced(n.g, packed, packed.rank - 1, 0, 1, least))
     a, b = iota(i), iota(j)
     lower = n.g.made(e.where(e.less(b, a), low.op, e.cast(e.equal(a, b), low.dtype)), low.dims)
     return lower, shapes.triangle(n.g, shapes.sliced(n.g, packed, packed.rank - 2, 0, 1, least), 0, True)
@@ -308,7 +286,7 @@ def lu_solve(n: TorchNode, packed: Tensor, pivots: Tensor, b: Tensor, *, left: b
 
 @translates("aten.linalg_inv_ex")
 def inverse(n: TorchNode, a: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    t, i, j = matrices(n, a)
+    t, i, j = matrices(n.g, a)
     if n.g.same(i.size, 0):
         return n.g.expanded(n.of(0, n.dtype), n.shape), n.g.expanded(n.of(0, dtypes.int32), n.shape_of(1))
     return n.g.made(linalg.inv(t.op, i, j), [*t.dims[:-2], j, i]), singular(n, packed_lu(n, a)[0])
@@ -331,7 +309,7 @@ def pseudo_inverse(n: TorchNode, a: Tensor, *, atol: Any = None, rtol: Any = Non
     """By singular values, of which those count as 0 that are at most `atol`, or `rtol` times the largest."""
     if any(n.g.same(s, 0) for s in a.shape[-2:]):
         return n.g.expanded(n.of(0, n.dtype), n.shape)
-    t, i, j = matrices(n, a)
+    t, i, j = matrices(n.g, a)
     k = n.g.fresh(minimum(i.size, j.size))
     batch = t.dims[:-2]
     if hermitian:
@@ -368,7 +346,7 @@ def matrix_exponential(n: TorchNode, a: Tensor) -> Tensor:
 
     Each matrix is divided by its own power; the squares go on until the largest is done, and a matrix that is done stays.
     """
-    t, i, j = matrices(n, n.of(a, dtypes.float64))
+    t, i, j = matrices(n.g, n.of(a, dtypes.float64))
     one = identity(n, t)
     norm = reduce.build(reduce.build(e.absolute(t.op), kind="add", axes=(j,)), kind="max", axes=(i,))
     wanted = e.maximum(e.cast(e.floor(e.log(e.maximum(norm, 1e-300)) / 0.6931471805599453), dtypes.int32) + 2, 0)
@@ -389,13 +367,13 @@ def matrix_exponential(n: TorchNode, a: Tensor) -> Tensor:
 @translates("aten.linalg_householder_product")
 def householder_product(n: TorchNode, a: Tensor, tau: Tensor) -> Tensor:
     """The product of reflections 1 - tau v vᵀ: v has a one on the diagonal of the matrix, and below what stands there."""
-    t, i, j = matrices(n, a)
+    t, i, j = matrices(n.g, a)
     return reflected(n, a, tau, identity(n, t), False)
 
 
 def reflected(n: TorchNode, a: Tensor, tau: Tensor, start: Tensor, transposed: bool) -> Tensor:
     """The product of reflections, the first of which is the last to be taken, with a matrix; or of the transposed product."""
-    t, i, _ = matrices(n, a)
+    t, i, _ = matrices(n.g, a)
     k = n.g.fresh(tau.shape[-1])
     columns = n.g.full(shapes.sliced(n.g, t, t.rank - 1, 0, 1, k.size), [t.rank - 1])
     columns = n.g.renamed(columns, [*columns.dims[:-1], k])

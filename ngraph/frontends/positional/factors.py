@@ -1,0 +1,42 @@
+"""Factors of the matrices that lie in a tensor's last two dims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ngraph.frontends.positional.values import Tensor, Value
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.expr import minimum
+from ngraph.ops import linalg
+
+
+def matrices(g: Any, x: Value) -> tuple[Tensor, Axis, Axis]:
+    """Returns a tensor whose last two dims have axes, and those."""
+    t = g.full(g.tensor(x), (x.rank - 2, x.rank - 1))
+    rows, columns = t.dims[-2:]
+    return t, rows, columns
+
+
+def qr(g: Any, x: Value) -> tuple[Tensor, Tensor]:
+    """Returns matrices with orthogonal columns [rows, k] and upper triangles [k, columns], k the shorter of both."""
+    t, i, j = matrices(g, x)
+    k = g.fresh(minimum(i.size, j.size))
+    q, r = linalg.qr(t.op, i, j, inner=k)
+    return g.made(q, [*t.dims[:-1], k]), g.made(r, [*t.dims[:-2], k, j])
+
+
+def svd(g: Any, x: Value) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns left singular vectors [rows, k], singular values [k] and right vectors [columns, k], k the shorter of rows and columns."""
+    t, i, j = matrices(g, x)
+    k = g.fresh(minimum(i.size, j.size))
+    u, s, v = linalg.svd(t.op, i, j, inner=k)
+    batch = t.dims[:-2]
+    return g.made(u, [*batch, i, k]), g.made(s, [*batch, k]), g.made(v, [*batch, j, k])
+
+
+def eigh(g: Any, x: Value) -> tuple[Tensor, Tensor]:
+    """Returns the eigenvalues [k] and eigenvectors [rows, k] of symmetric matrices, of which the lower triangles are read."""
+    t, i, j = matrices(g, x)
+    k = g.fresh(i.size)
+    values, vectors = linalg.eigh(t.op, i, j, inner=k)
+    return g.made(values, [*t.dims[:-2], k]), g.made(vectors, [*t.dims[:-2], i, k])
