@@ -320,6 +320,25 @@ def max_roi_pool(g: Any, x: Value, rois: Value, scale: float, sizes: Sequence[in
 COMPARED = 64  # boxes that are compared with each other at once
 
 
+def apart_from_better(ordered: Any, count: int, apart: Callable[[Any, Any], Any]) -> Any:
+    """Returns the numbers of boxes, the best first, at most `count` of them, without those that are not apart from a better one.
+
+    apart: for some numbers, rows, and others, columns, whether those boxes may both be there.
+    """
+    chosen = ordered[:0]
+    for start in range(0, len(ordered), COMPARED):
+        if len(chosen) >= count:
+            break
+        some = ordered[start : start + COMPARED]
+        some = some[apart(some, chosen).all(1)]
+        free, stays = apart(some, some), np.ones(len(some), bool)
+        for k in range(len(some)):
+            if stays[k]:
+                stays[k + 1 :] &= free[k, k + 1 :]
+        chosen = np.concatenate([chosen, some[stays]])
+    return chosen[:count]
+
+
 def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float | None, center: bool) -> Any:
     """[batch, class, box] of the best boxes, at most `count` of a class, without those that share more with a better one.
 
@@ -336,9 +355,9 @@ def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float 
     for batch in range(scores.shape[0]):
         box = corners(boxes[batch].astype(np.float32))
 
-        def apart(one: Any, other: Any) -> Any:
-            """Returns which of some boxes, rows of low and high corners, share no more than allowed with which of others."""
-            (x, y, x_end, y_end), (u, v, u_end, v_end) = one[..., None], other
+        def apart(one: Any, other: Any, box: Any = box) -> Any:
+            """Returns which of some boxes share no more than allowed with which of others."""
+            (x, y, x_end, y_end), (u, v, u_end, v_end) = box[:, one][..., None], box[:, other]
             across, along = np.minimum(x_end, u_end) - np.maximum(x, u), np.minimum(y_end, v_end) - np.maximum(y, v)
             both = np.maximum(across, 0) * np.maximum(along, 0)
             union = (x_end - x) * (y_end - y) + (u_end - u) * (v_end - v) - both
@@ -348,17 +367,6 @@ def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float 
             score = scores[batch, kind]
             left = np.arange(len(score)) if least is None else np.flatnonzero(score > least)
             left = left[np.argsort(-score[left], kind="stable")]
-            chosen = left[:0]
-            for start in range(0, len(left), COMPARED):
-                if len(chosen) >= count:
-                    break
-                some = left[start : start + COMPARED]
-                some = some[apart(box[:, some], box[:, chosen]).all(1)]
-                free, stays = apart(box[:, some], box[:, some]), np.ones(len(some), bool)
-                for k in range(len(some)):
-                    if stays[k]:
-                        stays[k + 1 :] &= free[k, k + 1 :]
-                chosen = np.concatenate([chosen, some[stays]])
-            chosen = chosen[:count]
+            chosen = apart_from_better(left, count, apart)
             found.append(np.stack([np.full_like(chosen, batch), np.full_like(chosen, kind), chosen], 1))
     return np.concatenate(found)

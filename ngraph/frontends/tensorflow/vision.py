@@ -15,6 +15,7 @@ import numpy as np
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, shapes, windows
 from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over, total
+from ngraph.frontends.positional.sampling import apart_from_better
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.frontends.tensorflow.layers import first, spatial, windowing
@@ -67,28 +68,32 @@ def _corners(boxes: Array) -> tuple[Array, Array]:
     return np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
 
 
-def _shared(boxes: Array) -> Callable[[int, Sequence[int]], Array]:
-    """Returns the share that two boxes have in common of what they cover, for one box and others."""
+def _shared(boxes: Array) -> Callable[[Any, Any], Array]:
+    """Returns the share that two boxes have in common of what they cover, for some boxes, rows, and others, columns."""
     low, high = _corners(boxes)
     area = (high - low).prod(1)
 
-    def run(one: int, others: Sequence[int]) -> Array:
-        both = np.maximum(np.minimum(high[one], high[others]) - np.maximum(low[one], low[others]), 0).prod(1)
+    def run(some: Any, others: Any) -> Array:
+        first, last, mine = low[some][:, None], high[some][:, None], area[some][:, None]
+        both = np.maximum(np.minimum(last, high[others]) - np.maximum(first, low[others]), 0).prod(2)
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = both / (area[one] + area[others] - both)
-        return np.where((area[one] > 0) & (area[others] > 0), share, 0)
+            share = both / (mine + area[others] - both)
+        return np.where((mine > 0) & (area[others] > 0), share, 0)
 
     return run
 
 
-def _chosen(
-    scores: Array, shared: Callable[[int, Sequence[int]], Array], count: int, most: float, least: float, sigma: float
-) -> tuple[Array, Array]:
+def _chosen(scores: Array, shared: Callable[[Any, Any], Array], count: int, most: float, least: float, sigma: float) -> tuple[Array, Array]:
     """Returns the numbers of the best boxes, at most `count`, and their scores.
 
-    shared: of one box with others. Those that share more than `most` with a better one are left out; with a sigma their scores sink
-    instead. least: of a score.
+    shared: of some boxes, rows, with others, columns. Those that share more than `most` with a better one are left out; with a sigma
+    their scores sink instead. least: of a score.
     """
+    if sigma <= 0:
+        left = np.flatnonzero(scores > least)
+        left = left[np.argsort(-scores[left], kind="stable")]
+        found = apart_from_better(left, count, lambda some, others: ~(shared(some, others) > most))
+        return found.astype(np.int32), scores[found]
     queue = [(-float(s), k, 0) for k, s in enumerate(scores) if s > least]
     heapq.heapify(queue)
     chosen, kept = list[int](), list[Any]()
@@ -96,18 +101,11 @@ def _chosen(
     while queue and len(chosen) < count:
         negative, k, start = heapq.heappop(queue)
         before = score = kind(-negative)
-        stays = True
         if len(chosen) > start:
-            for share in shared(k, chosen[start:])[::-1]:
-                if sigma > 0:
-                    score = kind(score * np.exp(kind(-0.5 / sigma) * kind(share) * kind(share)))
-                elif share > most:
-                    stays = False
-                    break
+            for share in shared([k], chosen[start:])[0, ::-1]:
+                score = kind(score * np.exp(kind(-0.5 / sigma) * kind(share) * kind(share)))
                 if score <= least:
                     break
-        if not stays:
-            continue
         if score == before:
             chosen.append(k)
             kept.append(score)
@@ -140,7 +138,7 @@ def _suppressed(n: Any, boxes: Value, scores: Value, count: Value, limits: Seque
         most, least, sigma = [float(v) for v in given] + [overlap, -np.inf, 0.0][len(given) :]
         wide = np.float64 if s.dtype == np.float64 else np.float32
         b, s = b.astype(wide), s.astype(wide)
-        shared = (lambda k, others: b[k, others]) if n.op.endswith("Overlaps") else _shared(b)
+        shared = (lambda some, others: b[np.ix_(some, others)]) if n.op.endswith("Overlaps") else _shared(b)
         found, kept = _chosen(s, shared, int(many), most, least, sigma)
         valid = np.array(len(found))
         if pad:
