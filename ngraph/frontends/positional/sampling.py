@@ -323,7 +323,7 @@ COMPARED = 64  # boxes that are compared with each other at once
 def apart_from_better(ordered: Any, count: int, apart: Callable[[Any, Any], Any]) -> Any:
     """Returns the numbers of boxes, the best first, at most `count` of them, without those that are not apart from a better one.
 
-    apart: for some numbers, rows, and others, columns, whether those boxes may both be there.
+    apart: for some numbers, rows, and better ones, columns, whether those boxes may both be there.
     """
     chosen = ordered[:0]
     for start in range(0, len(ordered), COMPARED):
@@ -334,7 +334,7 @@ def apart_from_better(ordered: Any, count: int, apart: Callable[[Any, Any], Any]
         free, stays = apart(some, some), np.ones(len(some), bool)
         for k in range(len(some)):
             if stays[k]:
-                stays[k + 1 :] &= free[k, k + 1 :]
+                stays[k + 1 :] &= free[k + 1 :, k]
         chosen = np.concatenate([chosen, some[stays]])
     return chosen[:count]
 
