@@ -1241,8 +1241,8 @@ def _cumsum(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
     return like(x, np.moveaxis(w, -1, k), np.moveaxis(o, -1, k), z=False)
 
 
-def ordered(x: V, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The stable order along dim k, NaN last; and which rows have elements that a rounding may exchange."""
+def ordered(x: V, k: int, descending: bool, nan_largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The stable order along dim k, NaN last or the largest; and which rows have elements that a rounding may exchange."""
     v, e = np.moveaxis(x.v, k, -1), np.moveaxis(x.e, k, -1)
     if x.d == "bool":
         v = v.astype(np.int8)
@@ -1250,7 +1250,8 @@ def ordered(x: V, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
     flat = v.reshape(math.prod(v.shape[:-1]), v.shape[-1])
     order = np.empty(flat.shape, np.int64)
     for row, (values, lost) in enumerate(zip(flat, nan.reshape(flat.shape), strict=True)):
-        keys = [(bool(lost[j]), 0 if lost[j] else -v_ if descending else v_) for j, v_ in enumerate(values.tolist())]
+        sign, last = (-1, not nan_largest) if descending else (1, True)
+        keys = [(bool(lost[j]) == last, 0 if lost[j] else sign * v_) for j, v_ in enumerate(values.tolist())]
         order[row] = sorted(range(len(keys)), key=lambda j: keys[j])
     order = order.reshape(v.shape)
     s, es = np.take_along_axis(v, order, -1), np.take_along_axis(e, order, -1)
@@ -1275,7 +1276,7 @@ def _sort(r: Run, a: list[Any], at: dict[str, Any], i: str) -> Any:
     x = a[0]
     computes(x)
     k = x.pos(tuple(at["axis"]))
-    order, unsure = ordered(x, k, at["descending"])
+    order, unsure = ordered(x, k, at["descending"], at["nan_largest"])
     values = [broadcast(v, x.dims, x.v.shape) for v in a[1:]]
     made = [take_order(v, order, unsure, k, j == 0) for j, v in enumerate([x, *values])]
     return tuple(made) if values else made[0]
@@ -1288,7 +1289,7 @@ def _top_k(r: Run, a: list[Any], at: dict[str, Any], i: str) -> Any:
     k, n = x.pos(tuple(at["axis"])), at["k"]
     if n > x.v.shape[k]:
         raise Refused("more than there are")
-    order, unsure = ordered(x, k, at["largest"])
+    order, unsure = ordered(x, k, at["largest"], at["nan_largest"])
     order = order[..., :n]
     dims = [(a_[0], a_[1], n) if j == k else a_ for j, a_ in enumerate(x.dims)]
     best = take_order(x, order, unsure, k, True)

@@ -521,20 +521,28 @@ def _draw_sort(d: Drawing) -> Any:
         names = d.value(x).names
         v = d.pick((*ANY, *SMALL), lambda v: set(v.names) <= set(names))
         values.append(v)
-    return [x, *values], {"axis": axis_of(d, x), "descending": d.rng.random() < 0.5, "by": d.rng.choice(["own", "base", "name"])}
+    return [x, *values], {"axis": axis_of(d, x), **_order(d, "descending"), "by": d.rng.choice(["own", "base", "name"])}
 
 
-simple("sort", _draw_sort, lambda m, a, at, i: ng.sort(a[0], m.named(a[0], at), *a[1:], descending=at["descending"]))
+def _order(d: Drawing, name: str) -> dict[str, bool]:
+    return {name: d.rng.random() < 0.5, "nan_largest": d.rng.random() < 0.5}
+
+
+def _sorted(m: Any, a: Any, at: Any, i: str) -> Any:
+    return ng.sort(a[0], m.named(a[0], at), *a[1:], descending=at["descending"], nan_largest=at["nan_largest"])
+
+
+simple("sort", _draw_sort, _sorted)
 
 
 def _draw_top_k(d: Drawing) -> Any:
     x = d.pick((*FLOAT, *ANY), lambda v: any(isinstance(t[2], int) for t in v.dims), least=1)
     k = d.rng.choice([j for j, t in enumerate(d.value(x).dims) if isinstance(t[2], int)])
     n = d.rng.randint(0, d.value(x).v.shape[k])
-    return [x], {"axis": list(d.value(x).names[k]), "k": n, "largest": d.rng.random() < 0.6, "by": d.rng.choice(["own", "name"])}
+    return [x], {"axis": list(d.value(x).names[k]), "k": n, **_order(d, "largest"), "by": d.rng.choice(["own", "name"])}
 
 
-simple("top_k", _draw_top_k, lambda m, a, at, i: ng.top_k(a[0], m.named(a[0], at), at["k"], at["largest"]))
+simple("top_k", _draw_top_k, lambda m, a, at, i: ng.top_k(a[0], m.named(a[0], at), at["k"], at["largest"], at["nan_largest"]))
 
 # ---- what moves ---------------------------------------------------------------------------------------------------------------
 

@@ -118,8 +118,10 @@ def cumulate(function: Any, x: Array, dim: int, exclusive: bool, reverse: bool, 
     return np.moveaxis(result, 0, dim)
 
 
-def sorted_positions(key: Array, dim: int, descending: bool) -> Array:
-    """Returns the source index of each element in a stable sort with NaN last; take_along_axis moves keys and values."""
+def sorted_positions(key: Array, dim: int, descending: bool, nan_largest: bool) -> Array:
+    """Returns the source index of each element in a stable sort; take_along_axis moves keys and values."""
+    if descending and nan_largest:  # from the end, where NaN is and the last of equal elements
+        return np.flip(key.shape[dim] - 1 - np.argsort(np.flip(key, dim), axis=dim, kind="stable"), dim)
     if descending:
         key = np.negative(key) if key.dtype.kind == "f" else np.invert(key)
     return np.argsort(key, axis=dim, kind="stable")

@@ -14,7 +14,7 @@ from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.kernel import FunctionWriter
 from ngraph.codegen.math import emit
 from ngraph.codegen.signature import KernelCode
-from ngraph.codegen.sorting import first_few, room, sort_row
+from ngraph.codegen.sorting import Ordering, first_few, room, sort_row
 from ngraph.codegen.text import IRValue, constant, silent
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
@@ -413,6 +413,7 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     t = OpaqueOpText(plan, (*routine.inputs, *routine.results), target)
     rows = [a for a in key.axes if a != axis]
     n, few = t.open(axis), routine.attrs.get("few")
+    ordering = Ordering(routine.attrs["descending"], routine.attrs["nan_largest"])
     if type(n) is int and n >= 1 << 32:
         raise UnsupportedError(f"sort along {axis} of {n} elements", fix="at most 2**32 - 1 can be sorted")
 
@@ -430,7 +431,7 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
         def some(p: Whole, lanes: int, mask: IRValue | None) -> IRValue:
             return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype, lanes, mask=mask)
 
-        how = key.dtype, routine.attrs["descending"], element, some if t.along(key, axis, 1) == 1 else None
+        how = key.dtype, ordering, element, some if t.along(key, axis, 1) == 1 else None
         if few is not None and type(length) is int:
             first_few(w, t.memory, length, few, *how, put)
         else:

@@ -8,6 +8,7 @@ to 32 bits stand in one word with the place that they come from, wider ones besi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ngraph.codegen.forms import Whole, plus, register, times
 from ngraph.codegen.lanes import interleaved, leading
@@ -28,8 +29,15 @@ def room(dtype: DType) -> tuple[int, int]:
     return 2 * words * WORD, (BINS * (dtype.bits // RADIX_BITS) + 2 * words) * WORD
 
 
-def ordinal(x: Number, descending: bool) -> Number:
-    """An unsigned number for each element, in the order of elements: zeros are equal, NaN is the highest either way."""
+class Ordering(NamedTuple):
+    """How elements are ordered: NaN stands last either way, or counts as the largest."""
+
+    descending: bool
+    nan_largest: bool = False
+
+
+def ordinal(x: Number, ordering: Ordering) -> Number:
+    """An unsigned number for each element, in the order of elements: zeros are equal, and so are all NaN."""
     dtype = x.v.dtype
     if dtype.kind == "bool":
         order = x.convert("zext", dtypes.uint8)
@@ -42,12 +50,12 @@ def ordinal(x: Number, descending: bool) -> Number:
         bits = x.convert("bitcast", dtypes.REGISTRY[f"uint{dtype.bits}"])
         size = bits & (sign - 1)
         order = size.equal(0).select(sign, ((bits & sign).differs(0)).select(~bits, bits | sign))
-        if descending:
+        if ordering.descending:
             order = ~order
-        return (size > INFINITY[dtype.name]).select(2 * sign - 1, order)
-    if dtype.kind == "bool" and descending:
+        return (size > INFINITY[dtype.name]).select(0 if ordering.descending and ordering.nan_largest else 2 * sign - 1, order)
+    if dtype.kind == "bool" and ordering.descending:
         return order ^ 1
-    return ~order if descending else order
+    return ~order if ordering.descending else order
 
 
 class _Row:
@@ -77,9 +85,9 @@ class _Row:
         for i, v in enumerate(values):
             self.w.store(v, self.w.at(p, i, dtypes.uint64))
 
-    def words_of(self, x: IRValue, place: IRValue, descending: bool) -> list[IRValue]:
+    def words_of(self, x: IRValue, place: IRValue, ordering: Ordering) -> list[IRValue]:
         """An element's key with the place that it comes from."""
-        key, at = ordinal(Number(self.w, x), descending), Number(self.w, place).unsigned()
+        key, at = ordinal(Number(self.w, x), ordering), Number(self.w, place).unsigned()
         if self.words == 2:
             return [key.v, at.v]
         return [((key.convert("zext", dtypes.uint64) << 32) | at).v]
@@ -245,7 +253,7 @@ def sort_row(
     scratch: str,
     n: Whole,
     dtype: DType,
-    descending: bool,
+    ordering: Ordering,
     element: Callable[[IRValue], IRValue],
     some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
@@ -259,7 +267,7 @@ def sort_row(
 
     def fill(count: bool) -> None:
         def one(k: IRValue) -> list[IRValue]:
-            values = row.words_of(element(k), k, descending)
+            values = row.words_of(element(k), k, ordering)
             row.store(values, row.here, k)
             if count:
                 row.count(values[0])
@@ -280,7 +288,7 @@ def sort_row(
         vectors = []
         for k in range(0, n, lanes):
             mask = leading(n - k, lanes)
-            words = row.words_of(some(k, lanes, mask), vector(range(k, k + lanes), dtypes.int64), descending)
+            words = row.words_of(some(k, lanes, mask), vector(range(k, k + lanes), dtypes.int64), ordering)
             highest = constant((1 << 64) - 1, dtypes.uint64, lanes)
             vectors.append(words if mask is None else [w.select(mask, x, highest) for x in words])
         row.lay(row.network(vectors))
@@ -362,7 +370,7 @@ def first_few(
     n: int,
     few: int,
     dtype: DType,
-    descending: bool,
+    ordering: Ordering,
     element: Callable[[IRValue], IRValue],
     some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
@@ -375,11 +383,11 @@ def first_few(
     row, filled = best.row, best.filled
 
     def fill(k: IRValue) -> list[IRValue]:
-        row.store(row.words_of(element(k), k, descending), row.here, k)
+        row.store(row.words_of(element(k), k, ordering), row.here, k)
         return []
 
     def offer(k: IRValue) -> list[IRValue]:
-        mine = row.words_of(element(k), k, descending)
+        mine = row.words_of(element(k), k, ordering)
         better = Number(w, mine[0]) < Number(w, best.worst())
         w.when(better.v, [], silent(lambda: best.enter(mine)), rare=False)
         return []
@@ -392,7 +400,7 @@ def first_few(
         whole += (n - filled) // lanes * lanes
 
         def step(p: IRValue) -> list[IRValue]:
-            better = ordinal(Number(w, vectors(p, lanes, None)), descending) < Number(w, w.splat(row.key(best.worst()), lanes))
+            better = ordinal(Number(w, vectors(p, lanes, None)), ordering) < Number(w, w.splat(row.key(best.worst()), lanes))
             w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
             return []
 

@@ -365,11 +365,11 @@ def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: boo
 
 
 @LINES.of("sort")
-def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[VariableRef, ...]:
+def _sort(t: Translator, step: Step, axis: AxisId, descending: bool, nan_largest: bool) -> tuple[VariableRef, ...]:
     dims = t.order(step.results[0], step.inputs[0].axes)
     arrays = [t.full(r, dims) for r in t.inputs(step)]
     key, dim = t.wide(arrays[0]), dims.index(axis)
-    order = t.make("sorted_positions", key.var, dim, descending, dims=dims, dtype=DTYPES["int64"], hint="order")
+    order = t.make("sorted_positions", key.var, dim, descending, nan_largest, dims=dims, dtype=DTYPES["int64"], hint="order")
     return tuple([t.make("np.take_along_axis", a.var, order.var, dim, dims=dims, dtype=a.var.dtype) for a in arrays])
 
 

@@ -179,7 +179,7 @@ _NAMES = (  # kinds by the names of arguments, the same in every function but fo
     (EXTENT, "stride dilation"),
     (PADDING, "padding"),
     (TRUTH, "saturate usebits exclusive reverse largest descending causal approximate update batch recurrent channel match_on_length"),
-    (TRUTH, "enable_sig_opt enable_diff_opt enable_softmax_opt reuse_scope"),
+    (TRUTH, "nan_largest enable_sig_opt enable_diff_opt enable_softmax_opt reuse_scope"),
     (TEXT, "pattern kind group mode combine role"),
     (NAME, "name docstring text prefix"),
     (MAPPING, "axes_map metadata conv_params poolparams"),

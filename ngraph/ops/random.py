@@ -367,4 +367,4 @@ def permutation(axis: Axis | str, seed: int | None = None) -> Op:
     axis = as_axis(axis)
     inputs, stream = _source(seed)
     keys = random_bits.build(*inputs, stream=stream, axes=Axes(axis))
-    return parts(sort_record.build(keys, iota(axis), axis=axis, descending=False))[1]
+    return parts(sort_record.build(keys, iota(axis), axis=axis, descending=False, nan_largest=False))[1]

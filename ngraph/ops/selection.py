@@ -22,7 +22,7 @@ from ngraph.ops.sorting import compact, sort_record
 from ngraph.ops.state import parts, together
 
 
-def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bool) -> tuple[TensorType, TensorType]:
+def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bool, nan_largest: bool) -> tuple[TensorType, TensorType]:
     (x,) = inputs
     computes("top_k", x.dtype)
     axes = axes_like(x.axes, [out if a == axis else a for a in x.axes])
@@ -31,8 +31,8 @@ def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bo
 
 
 def _top_k_lower(op: Op, x: Op) -> Op:
-    axis, out, largest = (op.attrs[name] for name in ("axis", "out", "largest"))
-    both = parts(sort_record.build(x, broadcast(iota(axis), x.axes), axis=axis, descending=largest))
+    axis, out, largest, nan_largest = (op.attrs[name] for name in ("axis", "out", "largest", "nan_largest"))
+    both = parts(sort_record.build(x, broadcast(iota(axis), x.axes), axis=axis, descending=largest, nan_largest=nan_largest))
     first = tuple([(a, Idx(out if a == axis else a)) for a in x.axes])
     return together.build(*(reindex.build(t, axes=op.type[0].axes, index=first, predicate=(), pad_value=0) for t in both))
 
@@ -50,7 +50,8 @@ def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     rows = np.moveaxis(wide(x), axes.index(axis), -1)
     nan = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
     rank = np.unique(np.where(nan, np.zeros((), rows.dtype), rows), return_inverse=True)[1].reshape(rows.shape)
-    rank = np.where(nan, x.size, -rank if call.attrs["largest"] else rank)
+    largest, nan_largest = call.attrs["largest"], call.attrs["nan_largest"]
+    rank = np.where(nan, -x.size if largest and nan_largest else x.size, -rank if largest else rank)
     chosen = np.argsort(rank, axis=-1, kind="stable")[..., : call.length(call.attrs["out"])]
     found = np.moveaxis(np.take_along_axis(rows, chosen, axis=-1), -1, axes.index(axis))
     placed = [call.attrs["out"] if a == axis else a for a in axes]
@@ -60,14 +61,14 @@ def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 top_k_record: OpDef = op(
     "top_k",
-    "The k largest (or smallest) elements along an axis, sorted, and their indices; of equal ones the first, NaN last.",
+    "The k largest (or smallest) elements along an axis, sorted, and their indices; of equal ones the first; NaN last, or the largest.",
     type=_top_k_type,
     reference=_top_k_reference,
     lower=_top_k_lower,
     grad=_top_k_grad,
     samples=lambda s: [
-        top_k_record.build(x, axis=axis, out=axis.resized(k), largest=largest)
-        for largest in (True, False)
+        top_k_record.build(x, axis=axis, out=axis.resized(k), largest=largest, nan_largest=nan_largest)
+        for largest, nan_largest in ((True, False), (False, False), (True, True))
         for x, axis, k in (
             (s.x(s.I, s.J), s.J, 2),
             (s.x(s.J, s.I), s.J, 4),
@@ -85,11 +86,12 @@ top_k_record: OpDef = op(
 )
 
 
-def top_k(x: Any, axis: Axis | str, k: int | Axis | str, largest: bool = True) -> tuple[Op, Op]:
+def top_k(x: Any, axis: Axis | str, k: int | Axis | str, largest: bool = True, nan_largest: bool = False) -> tuple[Op, Op]:
     """Returns (values, indices) of the `k` largest, or smallest, elements along `axis`, sorted; the first of equal ones. NaN is last.
 
     k: their number, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
-    to the chosen elements. Raises AxisError where k exceeds the length; an unknown length is not checked: results beyond it are zeros.
+    to the chosen elements. nan_largest: NaN counts as larger than all numbers, as in PyTorch. Raises AxisError where k exceeds the
+    length; an unknown length is not checked: results beyond it are zeros.
 
     >>> values, places = ng.top_k(ng.constant([3, 9, 7], "H=3"), "H", 2)
     >>> ng.function([values, places])()
@@ -107,7 +109,7 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis | str, largest: bool = True) -
     out = k if isinstance(k, Axis) else mine.resized(number)
     if out in x.axes and out != mine:
         raise AxisError(f"top_k({x.label}): {out!r} is an axis of {x.label} already", details=(show_input(x),), fix="take another name")
-    values, indices = parts(top_k_record.build(x, axis=mine, out=out, largest=bool(largest)))
+    values, indices = parts(top_k_record.build(x, axis=mine, out=out, largest=bool(largest), nan_largest=bool(nan_largest)))
     return values, indices
 
 

@@ -1,7 +1,7 @@
 """Ops that compare along an axis: argmax and argmin, cumulative sums and others, sorting, and positions of true elements.
 
-NaN counts as the largest in `argreduce` of either kind (the first one is chosen), is last in `sort` in either order, and propagates in
-cumulative values from its position on.
+NaN counts as the largest in `argreduce` of either kind (the first one is chosen), is last in `sort` in either order unless it counts as
+the largest there, and propagates in cumulative values from its position on.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def cummin(x: Any, axis: Axis | str, reverse: bool = False) -> Op:
 # ---- sort -------------------------------------------------------------------------------------------------------------
 
 
-def _sort_type(inputs: tuple[TensorType, ...], axis: Any, descending: bool) -> Any:
+def _sort_type(inputs: tuple[TensorType, ...], axis: Any, descending: bool, nan_largest: bool) -> Any:
     key = inputs[0]
     _has("sort", key, (axis,))
     computes("sort", key.dtype)
@@ -287,7 +287,8 @@ def _sort(call: Call, key: np.ndarray, *values: np.ndarray) -> Any:
     k = wide(key)
     nan = k != k
     rank = np.unique(np.where(nan, np.zeros((), k.dtype), k), return_inverse=True)[1].reshape(k.shape)  # equal elements, equal ranks
-    rank = np.where(nan, k.size, -rank if call.attrs["descending"] else rank)
+    descending, nan_largest = call.attrs["descending"], call.attrs["nan_largest"]
+    rank = np.where(nan, -k.size if descending and nan_largest else k.size, -rank if descending else rank)
     order = np.argsort(rank, axis=dim, kind="stable")
     moved = [np.take_along_axis(align(a, t.axes, axes), order, axis=dim) for a, t in zip((key, *values), call.inputs, strict=True)]
     return tuple([align(a, axes, t.axes) for a, t in zip(moved, call.results, strict=True)])
@@ -295,10 +296,10 @@ def _sort(call: Call, key: np.ndarray, *values: np.ndarray) -> Any:
 
 def _sort_grad(op: Op, dys: Any, key: Op, *values: Op) -> tuple[Op | None, ...]:
     """Returns the gradients, moved back to the elements' original positions, which sorting an iota along with the key gives."""
-    axis, descending = op.attrs["axis"], op.attrs["descending"]
+    axis = op.attrs["axis"]
     here = broadcast(iota(axis), key.axes)
-    came_from = parts(sort_record.build(key, here, axis=axis, descending=descending))[1]
-    went_to = parts(sort_record.build(came_from, here, axis=axis, descending=False))[1]
+    came_from = parts(sort_record.build(key, here, **op.attrs))[1]
+    went_to = parts(sort_record.build(came_from, here, axis=axis, descending=False, nan_largest=False))[1]
     gather = REGISTRY["gather"].build
     each = dys if values else (dys,)
     return tuple([None if dy is None else gather(dy, went_to, axes=(axis,), mode="clip") for dy in each])
@@ -320,13 +321,20 @@ def _sort_samples(s: Any) -> list[Op]:
         lambda: ((s.x(s.O, j), s.x(j, s.O)), s.O),
         lambda: ((s.x(i, i - 1),), i - 1),
     ]
-    return [sort_record.build(*xs, axis=axis, descending=d) for d in (False, True) for case in cases for xs, axis in [case()]]
+    ways = ((False, False), (True, False), (True, True))
+    return [
+        sort_record.build(*xs, axis=axis, descending=descending, nan_largest=nan_largest)
+        for descending, nan_largest in ways
+        for case in cases
+        for xs, axis in [case()]
+    ]
 
 
 sort_record: OpDef = op(
     "sort",
-    "The key in order along `axis`, then the values moved alike; stable; NaN stands last.",
-    form="(key, values…; axis, descending)",
+    "The key in order along `axis`, then the values moved alike; stable; NaN stands last, or first where it is the largest and the order "
+    "descends.",
+    form="(key, values…; axis, descending, nan_largest)",
     type=_sort_type,
     reference=_sort,
     grad=_sort_grad,
@@ -335,10 +343,11 @@ sort_record: OpDef = op(
 )
 
 
-def sort(x: Any, axis: Any, *values: Any, descending: bool = False) -> Any:
+def sort(x: Any, axis: Any, *values: Any, descending: bool = False, nan_largest: bool = False) -> Any:
     """Returns `x` sorted along `axis` (an Axis or its name); stable, NaN last.
 
     values: tensors to be reordered with it, broadcast to the axes of x; then the result is a tuple, the sorted x first.
+    nan_largest: NaN counts as larger than all numbers, so that it is first in descending order, as in PyTorch.
     Raises AxisError for an axis that x lacks, or values with more axes.
 
     >>> ng.function(ng.sort(ng.constant([3, 1, 2], "H=3"), "H"))()
@@ -346,7 +355,7 @@ def sort(x: Any, axis: Any, *values: Any, descending: bool = False) -> Any:
     """
     x = as_op(x)
     axis = find_axis(x, axis, "sort")
-    made = sort_record.build(x, *(broadcast(as_op(v), x.axes) for v in values), axis=axis, descending=descending)
+    made = sort_record.build(x, *(broadcast(as_op(v), x.axes) for v in values), axis=axis, descending=descending, nan_largest=nan_largest)
     return parts(made) if values else made
 
 

@@ -383,7 +383,7 @@ def argsort(x: Any, axis: Axis | str, descending: bool = False) -> Op:
     x = as_op(x)
     along = find_axis(x, axis, "argsort")
     places = broadcast(iota(along), x.axes)
-    return parts(sort_record.build(x, places, axis=along, descending=bool(descending)))[1]
+    return parts(sort_record.build(x, places, axis=along, descending=bool(descending), nan_largest=False))[1]
 
 
 def searchsorted(ordered: Any, values: Any, axis: Axis | str | None = None, side: str = "left") -> Op:
@@ -436,7 +436,7 @@ def unique(x: Any, name: str | None = None, inverse: bool = False, counts: bool 
     """
     x = as_op(x)
     rows, axis = _one_axis(x, x.axes)
-    ordered, came_from = parts(sort_record.build(rows, iota(axis), axis=axis, descending=False))
+    ordered, came_from = parts(sort_record.build(rows, iota(axis), axis=axis, descending=False, nan_largest=False))
     before = reindex(ordered, axes=(axis,), index={axis: Idx(axis) - 1})
     fresh = not_equal(ordered, before)
     if x.dtype.is_float:

@@ -163,8 +163,8 @@ def test_rows_of_any_length_are_sorted(native, dtype, n):
     """By insertion, by a network of vectors and by digits, with values that move along and keys that are equal."""
     d = dtypes.REGISTRY[dtype]
     inputs = [(("A", "B"), draw(d, (3, n))), (("B", "A"), np.arange(3 * n, dtype=np.int32).reshape(n, 3))]
-    for descending in (False, True):
-        got, want = once(native, "sort", inputs, {"axis": "B", "descending": descending}, A=3, B=n)
+    for descending, nan_largest in ((False, False), (True, False), (True, True)):
+        got, want = once(native, "sort", inputs, {"axis": "B", "descending": descending, "nan_largest": nan_largest}, A=3, B=n)
         for g, w in zip(got, want, strict=True):
             same(g, w)
 
@@ -220,7 +220,9 @@ def test_a_row_of_which_more_is_read_is_sorted():
 
 def test_a_row_that_comes_with_the_call_is_sorted(native):
     for n in (0, 1, 40, 41, 300):
-        got, want = once(native, "sort", [(("B",), draw(dtypes.float32, n))], {"axis": "B", "descending": False}, open_=("B",), B=n)
+        got, want = once(
+            native, "sort", [(("B",), draw(dtypes.float32, n))], {"axis": "B", "descending": False, "nan_largest": False}, open_=("B",), B=n
+        )
         same(got[0], want[0])
 
 
@@ -276,7 +278,7 @@ def test_any_axis_runs(native, order):
 @pytest.mark.parametrize("target", RUNNABLE, ids=lambda t: t.name)
 def test_other_targets_of_this_machine(native, target):
     x = draw(dtypes.float32, (3, 100))
-    got, want = once(native, "sort", [(("A", "B"), x)], {"axis": "B", "descending": True}, target=target, A=3, B=100)
+    got, want = once(native, "sort", [(("A", "B"), x)], {"axis": "B", "descending": True, "nan_largest": False}, target=target, A=3, B=100)
     same(got[0], want[0])
     attrs = {"kind": "max", "axis": "B", "exclusive": False, "reverse": True}
     got, want = once(native, "cumulate", [(("A", "B"), x)], attrs, target=target, A=3, B=100)
@@ -289,7 +291,7 @@ def test_objects_want_nothing_from_elsewhere(op, target):
     s = Steps(A=3, B=100)
     x = s.input("A", "B", dtype=dtypes.bool_ if op == "compact" else dtypes.float16)
     attrs = {
-        "sort": {"axis": "B", "descending": False},
+        "sort": {"axis": "B", "descending": False, "nan_largest": False},
         "cumulate": {"kind": "add", "axis": "B", "exclusive": False, "reverse": False},
         "compact": {"axes": ("B", "A"), "axis": "P"},
     }[op]

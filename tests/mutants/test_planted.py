@@ -146,7 +146,7 @@ PLANTED = {
         "direct",
     ),
     "an unstable sort": (
-        in_numpy("sorted_positions", lambda f, key, dim, descending: np.flip(f(np.flip(key, dim), dim, descending), dim)),
+        in_numpy("sorted_positions", lambda f, key, dim, *order: np.flip(f(np.flip(key, dim), dim, *order), dim)),
         "test_value",
         "sort",
         "direct",

@@ -129,7 +129,9 @@ def test_sort_is_stable_with_nan_last(descending):
     x = DRAW.integers(-4, 5, (3, 40)).astype(np.float32)
     keep = DRAW.permutation(120).reshape(3, 40)
     (key, moved) = run(
-        lambda a, v: sorting.parts(sorting.sort_record.build(a, v, axis=J, descending=descending)), (x, [I, J]), (keep, [I, J])
+        lambda a, v: sorting.parts(sorting.sort_record.build(a, v, axis=J, descending=descending, nan_largest=False)),
+        (x, [I, J]),
+        (keep, [I, J]),
     )
     wanted, places = torch.sort(torch.tensor(x), dim=1, descending=descending, stable=True)
     np.testing.assert_array_equal(key, wanted.numpy())
@@ -137,6 +139,11 @@ def test_sort_is_stable_with_nan_last(descending):
     (got,) = run(lambda a: sorting.sort(a, "Q", descending=descending), (np.array([2, np.nan, -np.inf, np.inf, np.nan, 1.0]), axes(Q=6)))
     numbers = np.sort([2, -np.inf, np.inf, 1.0])[:: -1 if descending else 1]
     np.testing.assert_array_equal(got, [*numbers, np.nan, np.nan])
+    given = np.array([2, np.nan, -np.inf, np.inf, np.nan, 1.0, -0.0, 0.0])
+    wanted, order = torch.sort(torch.tensor(given), descending=descending, stable=True)
+    got = run(lambda a, v: sorting.sort(a, "Q", v, descending=descending, nan_largest=True), (given, axes(Q=8)), (np.arange(8), axes(Q=8)))
+    np.testing.assert_array_equal(got[0], wanted.numpy())
+    np.testing.assert_array_equal(got[1], order.numpy())
 
 
 @pytest.mark.parametrize("kind", ["max", "min"])

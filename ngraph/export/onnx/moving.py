@@ -429,7 +429,9 @@ def _one_hot(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId) -> TensorRe
 
 
 @NODES.of("top_k")
-def _top_k(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId, out: AxisId, largest: bool) -> tuple[TensorRef, TensorRef]:
+def _top_k(
+    w: GraphWriter, step: Step, x: TensorRef, axis: AxisId, out: AxisId, largest: bool, nan_largest: bool
+) -> tuple[TensorRef, TensorRef]:
     x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     at = x.dims.index(axis)
     values, places = w.node("TopK", [x.name, w.vector([w.length(out)])], 2, axis=at, largest=int(largest), sorted=1)

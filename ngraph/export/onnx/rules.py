@@ -419,7 +419,7 @@ def _running(w: GraphWriter, x: TensorRef, kind: str, at: int, exclusive: bool, 
 
 
 @NODES.of("sort")
-def _sort(w: GraphWriter, step: Step, *refs: TensorRef, axis: AxisId, descending: bool) -> tuple[TensorRef, ...]:
+def _sort(w: GraphWriter, step: Step, *refs: TensorRef, axis: AxisId, descending: bool, nan_largest: bool) -> tuple[TensorRef, ...]:
     """Returns TopK of all elements; values are gathered at its indices."""
     dims = tuple(step.inputs[0].axes)
     key, *values = (w.full(r, dims) for r in refs)

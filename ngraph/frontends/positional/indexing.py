@@ -216,14 +216,14 @@ def reversed_parts(g: Any, x: Value, lengths: Value, b: int, k: int, name: str) 
     return g.made(gather_op(t.op, index, axes=(t.dims[k],), mode="clip"), t.dims)
 
 
-def top_k(g: Any, t: Tensor, k: int, count: ExprLike, largest: bool) -> tuple[Tensor, Tensor]:
-    """The largest or smallest along dim k in order, and where they stand."""
+def top_k(g: Any, t: Tensor, k: int, count: ExprLike, largest: bool, nan_largest: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest or smallest along dim k in order, and where they stand; NaN is last, or the largest."""
     t = g.full(t, [k])
     d = t.dims[k]
     out = g.resized(d, count)
     if g.truth("lt", d.size, out.size):
         raise GraphError(f"there are no {count} along dim {k} of {g.show(t)}")
-    values, places = parts(top_k_record.build(t.op, axis=d, out=out, largest=largest))
+    values, places = parts(top_k_record.build(t.op, axis=d, out=out, largest=largest, nan_largest=nan_largest))
     dims = [out if j == k else a for j, a in enumerate(t.dims)]
     return g.made(values, dims), g.made(e.cast(places, dtypes.int64), dims)
 

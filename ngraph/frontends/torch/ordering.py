@@ -102,11 +102,23 @@ def log_cumulated(n: TorchNode, a: Tensor, dim: int) -> Tensor:
 # ---- ranks --------------------------------------------------------------------------------------------------------------
 
 
-def ordered(n: TorchNode, a: Tensor, dim: int) -> tuple[Tensor, Tensor, int, Axis]:
-    """Returns a tensor sorted along a dim, the place that each element had, the dim and its axis."""
+def ordered(n: TorchNode, a: Tensor, dim: int, descending: bool = False) -> tuple[Tensor, Tensor, int, Axis]:
+    """Returns a tensor sorted along a dim, NaN as the largest, the place that each element had, the dim and its axis."""
     t, k, axis = along(n, a, dim)
-    values, places = sorting.sort(sortable(t), axis, iota(axis, dtypes.int64), descending=False)
+    values, places = sorting.sort(sortable(t), axis, iota(axis, dtypes.int64), descending=descending, nan_largest=True)
     return n.g.made(values, t.dims), n.g.made(e.cast(places, dtypes.int64), t.dims), k, axis
+
+
+@translates("aten.sort")
+def sort(n: TorchNode, a: Any, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
+    stable = "stable" in named or (args and (args[0] is None or isinstance(args[0], bool)))
+    given = list(args[1:] if stable and args and "stable" not in named else args)
+    dim = named.get("dim", given[0] if given else -1)
+    descending = named.get("descending", given[1] if len(given) > 1 else False)
+    if not a.rank:
+        return alone(n, a)
+    values, places, _, _ = ordered(n, a, dim, bool(descending))
+    return n.give(values), places
 
 
 @translates("aten.kthvalue")

@@ -7,10 +7,8 @@ from typing import Any
 
 from ngraph.frontends.positional import reductions
 from ngraph.frontends.positional.elementwise import alone, each
-from ngraph.frontends.positional.indexing import gathered_elements
 from ngraph.frontends.positional.indexing import top_k as largest_of
 from ngraph.frontends.positional.reductions import along, reduce_over, total
-from ngraph.frontends.positional.shapes import size_op
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
@@ -19,9 +17,6 @@ from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions, sorting
-from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota
 from ngraph.ops.rearrange import product as size_product
 from ngraph.ops.reduce import count
 
@@ -187,42 +182,7 @@ def min_all(n: TorchNode, a: Any) -> Tensor:
 def top_k(n: TorchNode, a: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     if not a.rank:
         return a, Tensor(e.filled(0, (), dtypes.int64), [])
-    if largest and a.dtype.is_float:
-        _, places = largest_of(n.g, Tensor(ranked(n.of(a, kinds.wide(a.dtype)).op), a.dims), dim % a.rank, k, largest)
-        return gathered_elements(n.g, a, places, dim % a.rank, "the tensor"), places
-    return largest_of(n.g, a, dim % a.rank, k, largest)
-
-
-def ranked(x: Op) -> Op:
-    """Integers in the order of floats, of which NaN is the largest: the bits of those from 0 on, which lie so, and their mirror image."""
-    kind = dtypes.int64 if x.dtype.bits == 64 else dtypes.int32
-    bits = e.bitcast(x, dtype=kind)
-    mirrored = e.filled(kind.lowest, (), kind) - bits
-    return e.where(functions.isnan(x), e.filled(kind.highest, (), kind), e.where(e.less(bits, 0), mirrored, bits))
-
-
-@translates("aten.sort")
-def sort(n: TorchNode, a: Any, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    stable = "stable" in named or (args and (args[0] is None or isinstance(args[0], bool)))
-    given = list(args[1:] if stable and args and "stable" not in named else args)
-    dim = named.get("dim", given[0] if given else -1)
-    descending = named.get("descending", given[1] if len(given) > 1 else False)
-    if not a.rank:
-        return a, Tensor(e.filled(0, (), dtypes.int64), [])
-    return in_order(n, a, dim % a.rank, bool(descending))
-
-
-def in_order(n: TorchNode, a: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """A tensor sorted along a dim, and the place that each element had; NaN counts as larger than all numbers."""
-    t = n.g.full(a, [dim])
-    axis = t.dims[dim]
-    key, place = e.cast(t.op, dtypes.uint8) if t.dtype.kind == "bool" else t.op, iota(axis, dtypes.int64)
-    values, places = sorting.sort(key, axis, place, descending=descending)
-    if descending and t.dtype.is_float:  # ours has it last in either order
-        many = total(e.cast(functions.isnan(t.op), dtypes.int64), (axis,))
-        at = e.where(e.less(place, many), place + size_op(axis.size), place) - many
-        values, places = (gather(v, at, axes=(axis,), mode="clip") for v in (values, places))
-    return n.give(n.g.made(values, t.dims)), n.g.made(e.cast(places, dtypes.int64), t.dims)
+    return largest_of(n.g, a, dim % a.rank, k, largest, nan_largest=True)
 
 
 # ---- along dims ---------------------------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
 """Products of matrices by groups of rows, as mixtures of experts have them, and their gradients, beside eager products group by group."""
 
+import copy
+
 import pytest
 import torch
 import transformers
 from transformers.integrations import moe  # noqa: F401  # it registers transformers::grouped_mm_fallback
+from transformers.models.mixtral import modeling_mixtral as moe_of_mixtral
 
 from ngraph.frontends.torch import backend, report, reset
 
@@ -68,15 +71,55 @@ def test_groups_of_columns_of_inner_dims_and_of_whole_matrices(left, right, ends
     torch.testing.assert_close(function(a, b), torch._grouped_mm(a, b, offs=offsets))
 
 
+def mixture(**more):
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = transformers.MixtralConfig(vocab_size=31, num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, **sizes, **more)
+    config._experts_implementation = "grouped_mm"
+    return transformers.MixtralForCausalLM(config).eval()
+
+
 def test_a_mixture_of_experts_is_wholly_compiled():
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1}
-    config = transformers.MixtralConfig(vocab_size=31, num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, **sizes)
-    config._experts_implementation = "grouped_mm"
-    model = transformers.MixtralForCausalLM(config).eval()
+    model = mixture()
     words = torch.randint(0, 31, (2, 9))
     function = compiled(model, False)
     found, want = (f(words, labels=words, use_cache=False) for f in (function, model))
     torch.testing.assert_close(found.logits, want.logits)
     given = list(model.parameters())
     torch.testing.assert_close(torch.autograd.grad(found.loss, given), torch.autograd.grad(want.loss, given), rtol=1e-4, atol=1e-6)
+
+
+def by_given_experts(router, hidden):
+    logits = torch.nn.functional.linear(hidden.reshape(-1, router.hidden_dim), router.weight)
+    scores = logits.float().softmax(-1).gather(-1, router.chosen)
+    return logits, scores / scores.sum(-1, keepdim=True), router.chosen
+
+
+def test_gradients_of_bfloat16_are_as_near_as_eagers(monkeypatch):
+    """Both are compared with float64. Experts are given: a score rounded to bfloat16 may choose another, whose gradients are not near."""
+    monkeypatch.setattr(moe_of_mixtral.MixtralTopKRouter, "forward", by_given_experts)
+    torch.manual_seed(0)
+    model, apart = mixture(initializer_range=0.5).bfloat16(), {"eager": 0.0, "ours": 0.0}
+    routers = [m for m in model.modules() if isinstance(m, moe_of_mixtral.MixtralTopKRouter)]
+    for router in routers:
+        router.register_buffer("chosen", torch.rand(80, 4).topk(2)[1])
+    function, words = compiled(model, False), torch.randint(0, 31, (2, 40))
+
+    def slopes(f, model):
+        return torch.autograd.grad(f(words, labels=words, use_cache=False).loss, list(model.parameters()))
+
+    for _ in range(8):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.randn_like(p) * (0.5 if p.ndim > 1 else 0.1) + (p.ndim == 1))
+            for router in routers:
+                router.chosen.copy_(torch.rand(80, 4).topk(2)[1])
+        exact = copy.deepcopy(model).double()
+        exact.config._experts_implementation = "eager"
+        want = slopes(exact, exact)
+        model.config._experts_implementation = "grouped_mm"
+        for name, f in (("eager", model), ("ours", function)):
+            apart[name] += sum((x.double() - y).square().sum() for x, y in zip(slopes(f, model), want, strict=True)).item()
+    assert 0 < apart["ours"] <= 1.5 * apart["eager"]
+    assert report().ours
+    assert not report().recompiles
