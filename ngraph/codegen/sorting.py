@@ -16,7 +16,7 @@ from ngraph.codegen.number import Number
 from ngraph.codegen.text import IRValue, IRWriter, constant, silent, vector
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.targets.tuning import MAX_INSERTION_SORT, MAX_NETWORK_VECTORS, MAX_TOP_K, MIN_NETWORK_SORT, RADIX_BITS
+from ngraph.targets.tuning import MAX_INSERTION_SORT, MAX_NETWORK_VECTORS, MAX_TOP_K, MAX_TOP_K_VECTORS, MIN_NETWORK_SORT, RADIX_BITS
 
 BINS = 1 << RADIX_BITS
 WORD = 8  # bytes
@@ -30,7 +30,7 @@ def room(dtype: DType) -> tuple[int, int]:
 
 
 class Ordering(NamedTuple):
-    """How elements are ordered: NaN stands last either way, or counts as the largest."""
+    """The order of elements: NaN stands last either way, or counts as the largest."""
 
     descending: bool
     nan_largest: bool = False
@@ -157,6 +157,18 @@ class _Row:
             size *= 2
         return vectors
 
+    def through_network(self, some: Callable[[Whole, int, IRValue | None], IRValue], ordering: Ordering) -> None:
+        """Sorts the row by a network, into the array."""
+        w, n, lanes = self.w, self.n, self.w.target.lanes(64)
+        assert type(n) is int
+        vectors = []
+        for k in range(0, n, lanes):
+            mask = leading(n - k, lanes)
+            words = self.words_of(some(k, lanes, mask), vector(range(k, k + lanes), dtypes.int64), ordering)
+            highest = constant((1 << 64) - 1, dtypes.uint64, lanes)
+            vectors.append(words if mask is None else [w.select(mask, x, highest) for x in words])
+        self.lay(self.network(vectors))
+
     def exchange(self, vectors: list[list[IRValue]], across: int, within: int) -> None:
         """Puts the smaller of each two elements in front. Their numbers of vector and lane differ in these bits.
 
@@ -248,6 +260,11 @@ class _Row:
         return source
 
 
+def fits_network(w: IRWriter, n: Whole, dtype: DType, most: int) -> bool:
+    """Whether a row has a known length, and no more vectors of words than these."""
+    return type(n) is int and MIN_NETWORK_SORT <= n <= w.target.lanes(64) * most // (1 + (dtype.bits > 32))
+
+
 def sort_row(
     w: IRWriter,
     scratch: str,
@@ -263,7 +280,6 @@ def sort_row(
     some: as many elements side by side from a place on, under a mask; None where they do not lie so.
     """
     row = _Row(w, scratch, n, dtype)
-    lanes = w.target.lanes(64)
 
     def fill(count: bool) -> None:
         def one(k: IRValue) -> list[IRValue]:
@@ -284,14 +300,8 @@ def sort_row(
         fill(count=True)
         return [row.distribute(n)]
 
-    if type(n) is int and some is not None and MIN_NETWORK_SORT <= n <= lanes * MAX_NETWORK_VECTORS // row.words:
-        vectors = []
-        for k in range(0, n, lanes):
-            mask = leading(n - k, lanes)
-            words = row.words_of(some(k, lanes, mask), vector(range(k, k + lanes), dtypes.int64), ordering)
-            highest = constant((1 << 64) - 1, dtypes.uint64, lanes)
-            vectors.append(words if mask is None else [w.select(mask, x, highest) for x in words])
-        row.lay(row.network(vectors))
+    if some is not None and fits_network(w, n, dtype, MAX_NETWORK_VECTORS):
+        row.through_network(some, ordering)
         sorted_ = row.here
     elif type(n) is int:
         (sorted_,) = few() if n <= MAX_INSERTION_SORT else many()
@@ -375,10 +385,16 @@ def first_few(
     some: Callable[[Whole, int, IRValue | None], IRValue] | None,
     put: Callable[[IRValue, IRValue], None],
 ) -> None:
-    """Says `put` of the first `few` places alone. The best so far are kept; of the others most are seen to be none by vectors.
+    """Says `put` of the first `few` places alone. A short row is sorted by a network; of a longer one the best so far are kept, and most of
+    the others are seen to be none by vectors.
 
     some: as in `sort_row`.
     """
+    if some is not None and fits_network(w, n, dtype, MAX_TOP_K_VECTORS):
+        row = _Row(w, scratch, n, dtype)
+        row.through_network(some, ordering)
+        w.loop(0, few, 1, [], silent(lambda k: put(k, row.source(row.load(row.here, k)))))
+        return
     best = (_Best if few <= MAX_TOP_K else _Batches)(w, scratch, few, dtype)
     row, filled = best.row, best.filled
 

@@ -325,6 +325,8 @@ MIN_NETWORK_SORT = 8
 """[elements] From which on a row of a known length is sorted by a network of vectors, if it fits. Chosen: 2026-11-25, argsort."""
 MAX_NETWORK_VECTORS = 16
 """[vectors of 64-bit words] Of a row that a network sorts. Limit: instructions grow with n log2(n)**2. Chosen: 2026-11-25, argsort."""
+MAX_TOP_K_VECTORS = 4
+"""[vectors of 64-bit words] Of a row that a network sorts where its first places alone are used. Chosen: 2026-11-28, top_k."""
 RADIX_BITS = 8
 """[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
 INSTRUCTIONS_PER_ELEMENT = 4

@@ -169,16 +169,20 @@ def test_rows_of_any_length_are_sorted(native, dtype, n):
             same(g, w)
 
 
+LONG = [(4, 1, "AB"), (100, 3, "AB"), (257, 64, "AB"), (100, 7, "BA"), (525, 65, "AB"), (1000, 70, "BA")]
+SHORT = [(8, 2, "AB"), (11, 2, "AB"), (16, 1, "AB"), (31, 7, "AB"), (33, 8, "AB"), (12, 3, "BA")]  # of up to four vectors of words
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float32", "float16", "float64", "uint64"])
-@pytest.mark.parametrize("n, k, order", [(4, 1, "AB"), (100, 3, "AB"), (257, 64, "AB"), (100, 7, "BA"), (525, 65, "AB"), (1000, 70, "BA")])
+@pytest.mark.parametrize("n, k, order", [*LONG, *SHORT])
 def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n, k, order):
-    """Where nobody reads the others; equal keys in order, NaN last, for rows that lie together and apart."""
+    """Where nobody reads the others; equal keys in order, NaN last or the largest, for rows that lie together and apart."""
     d = dtypes.REGISTRY[dtype]
     axes = {a: ng.make_axis({"A": 3, "B": n}[a], name=a) for a in order}
     x = ng.placeholder([*axes.values()], dtype=d)
     arrays = [draw(d, tuple(len(a) for a in axes.values()))]
-    for largest in (True, False):
-        p = run(lower([*ng.top_k(x, axes["B"], k, largest=largest)], [x]).program, default_passes)
+    for largest, nan_largest in ((True, False), (False, False), (True, True)):
+        p = run(lower([*ng.top_k(x, axes["B"], k, largest, nan_largest)], [x]).program, default_passes)
         made = plan(p)
         (routine,) = [s for s in made.steps if type(s) is OpaqueOp]
         assert routine.attrs["few"] == k
