@@ -35,9 +35,9 @@ The rooms, in the order in which they process a graph; a room imports only rooms
     frontends.positional  graphs whose tensors have dims in an order, as files and frameworks have them
     frontends.neon   layers, costs, optimizers, data
     frontends.onnx, frontends.tensorflow, frontends.torch  readers of these formats, each upon frontends.positional
-    frontends.tensorflow.bridge  clusters of nodes within TensorFlow's functions; needs TensorFlow
     frontends        what importers of 2016 to 2019 shared
     keras            the backend `ngraph` of Keras 3
+    bridge           clusters of nodes within TensorFlow's functions; needs TensorFlow
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import

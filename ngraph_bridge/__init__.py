@@ -11,7 +11,7 @@
 import tensorflow as _tensorflow
 
 import ngraph as _ngraph
-from ngraph.frontends.tensorflow.bridge import (
+from ngraph.bridge import (
     disable,
     enable,
     function,

@@ -23,8 +23,8 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = (
     "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes targets tensors "
     "plan schedule codegen runtime.host runtime transformers.executable transformers export frontends.positional frontends.neon "
-    "frontends.onnx frontends.tensorflow frontends.torch frontends.tensorflow.bridge "
-    "frontends keras serve capi tools util types testing onnx_backend"
+    "frontends.onnx frontends.tensorflow frontends.torch frontends "
+    "keras bridge serve capi tools util types testing onnx_backend"
 ).split()
 
 # packages that a function may import, since they are optional dependencies or slow to load

@@ -29,6 +29,6 @@ def every_cluster(monkeypatch):
 @pytest.fixture
 def without_prices(monkeypatch):
     """No cluster is given back because it costs more than TensorFlow's ops, as those of small models do."""
-    from ngraph.frontends.tensorflow.bridge import prices
+    from ngraph.bridge import prices
 
     monkeypatch.setattr(prices, "why_given_back", lambda ours, theirs: "")

@@ -7,9 +7,9 @@ pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its o
 
 import keras
 
+from ngraph.bridge import running
 from ngraph.errors import NgraphWarning
 from ngraph.frontends.tensorflow import table
-from ngraph.frontends.tensorflow.bridge import running
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((40, 12, 12, 1), np.float32), RNG.integers(0, 4, 40)

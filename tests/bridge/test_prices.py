@@ -12,8 +12,8 @@ pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its o
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from ngraph.frontends.tensorflow.bridge import prices
-from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, imported, typed
+from ngraph.bridge import prices
+from ngraph.bridge.flatten import FlatFunction, imported, typed
 from ngraph.targets import chosen
 from ngraph.transformers.executable.versions import VersionedExecutable
 

@@ -135,7 +135,7 @@ def slice_(n: Any, x: Value, starts: Value = None, ends: Value = None, axes: Val
     else:
         firsts, lasts, dims = g.sizes(starts), g.sizes(ends), None if axes is None else g.ints(axes)
     by = [1] * len(firsts) if steps is None else g.ints(steps)
-    return shapes.slices(g, t, firsts, lasts, list(range(len(firsts))) if dims is None else dims, by)
+    return shapes.slices(g, t, firsts, lasts, list(range(len(firsts))) if dims is None else dims, by, 0)
 
 
 @translates("Split")

@@ -249,8 +249,13 @@ def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLik
     return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) * step + first})
 
 
-def slices(g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[int]) -> Tensor:
-    """Along each of these dims what Python's slice(first, last, step) takes."""
+def slices(
+    g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[int], lowest: int = -1
+) -> Tensor:
+    """Along each of these dims what Python's slice(first, last, step) takes.
+
+    lowest: where a start below the first element lies in steps backwards: -1, so that nothing is taken, or 0, as ONNX has it.
+    """
     for first, last, k, step in zip(firsts, lasts, dims, by, strict=True):
         if not -t.rank <= k < t.rank or step == 0:
             raise GraphError(f"there is no slice along dim {k} by {step} of {g.show(t)}")
@@ -260,7 +265,7 @@ def slices(g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLi
             a, b = bound(g, first, size, 0, size), bound(g, last, size, 0, size)
             span = b - a
         else:
-            a, b = bound(g, first, size, 0, size - 1), bound(g, last, size, -1, size - 1)
+            a, b = bound(g, first, size, lowest, size - 1), bound(g, last, size, -1, size - 1)
             span = a - b
         count = (span + (abs(step) - 1)) // abs(step)
         if not (isinstance(a, int) and a == 0 and step == 1):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "TensorflowModel", "load", "load_checkpoint", "save_checkpoint"]
 
-_ROOMS = dict.fromkeys(("bridge", "function", "report"), "bridge") | dict.fromkeys(
-    ("Checkpoint", "load_checkpoint", "save_checkpoint"), "bundle"
+_ROOMS = dict.fromkeys(("bridge", "function", "report"), "ngraph.bridge") | dict.fromkeys(
+    ("Checkpoint", "load_checkpoint", "save_checkpoint"), f"{__name__}.bundle"
 )
 
 
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> Any:
     """Returns what needs TensorFlow or the package protobuf, which is imported then."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = importlib.import_module(f"{__name__}.{_ROOMS[name]}")
+    room = importlib.import_module(_ROOMS[name])
     found = globals()[name] = room if name == "bridge" else getattr(room, name)
     return found

@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction, TypedNode
-from ngraph.frontends.tensorflow.bridge.marking import BRANCHES
+from ngraph.bridge.flatten import TypedFunction, TypedNode
+from ngraph.bridge.marking import BRANCHES
 from ngraph.frontends.tensorflow.dtypes import numpy_type
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import ASSUMED_LENGTH, VECTOR_SPEED

@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable, Mapping
 from math import prod
 from typing import Any
 
+from ngraph.bridge.flatten import TypedFunction, TypedNode, definition, functions_used, stateful
 from ngraph.frontends.tensorflow import table, translate
-from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction, TypedNode, definition, functions_used, stateful
 from ngraph.frontends.tensorflow.dtypes import NUMBERS, type_name
 from ngraph.frontends.tensorflow.graph import node_of
 from ngraph.frontends.tensorflow.structure import PRIMITIVES

@@ -12,8 +12,8 @@ from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, value_of
-from ngraph.frontends.tensorflow.bridge.marking import DTYPES
+from ngraph.bridge.flatten import FlatFunction, value_of
+from ngraph.bridge.marking import DTYPES
 from ngraph.frontends.tensorflow.graph import node_of
 from ngraph.parts.walk import post_order
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ngraph.bridge.tensors import NAMES, RANK, RECORD, TensorCode
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.tensorflow.bridge.tensors import NAMES, RANK, RECORD, TensorCode
 from ngraph.frontends.tensorflow.dtypes import number_of, numpy_type
 
 OP = "NgraphEncapsulate"

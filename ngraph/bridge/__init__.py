@@ -16,7 +16,7 @@ from ngraph.errors import UnsupportedError
 if find_spec("tensorflow") is None:
     raise UnsupportedError("the bridge needs the package tensorflow, which is not installed", fix="pip install tensorflow-cpu==2.21.0")
 
-from ngraph.frontends.tensorflow.bridge.functions import (
+from ngraph.bridge.functions import (
     disable,
     enable,
     function,
@@ -31,7 +31,7 @@ from ngraph.frontends.tensorflow.bridge.functions import (
     start_logging_placement,
     stop_logging_placement,
 )
-from ngraph.frontends.tensorflow.bridge.reports import BridgeReport, report, reset
+from ngraph.bridge.reports import BridgeReport, report, reset
 
 __all__ = [
     "BridgeReport",

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from html import escape
 
-from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction, TypedNode
-from ngraph.frontends.tensorflow.bridge.marking import Marks, in_order
+from ngraph.bridge.flatten import TypedFunction, TypedNode
+from ngraph.bridge.marking import Marks, in_order
 from ngraph.frontends.tensorflow.dtypes import type_name
 from ngraph.frontends.tensorflow.graph import node_of
 

@@ -19,16 +19,16 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction, from_func_graph
 
+from ngraph.bridge import kernel, pictures
+from ngraph.bridge.clustering import LEAST_IN_LOOPS, LEAST_NODES, Clustering, Unmerged, assign, deassign
+from ngraph.bridge.encapsulate import Encapsulated, encapsulate
+from ngraph.bridge.flatten import TypedFunction, flat_function, imported, typed, value_of
+from ngraph.bridge.hoisting import hoisted
+from ngraph.bridge.marking import BRANCHES, Marks, counted, mark
+from ngraph.bridge.running import RunningCluster, compute, running
+from ngraph.bridge.variables import forwarded, with_shapes
 from ngraph.errors import NgraphError, UnsupportedError, nearest
 from ngraph.frontends.tensorflow import table
-from ngraph.frontends.tensorflow.bridge import kernel, pictures
-from ngraph.frontends.tensorflow.bridge.clustering import LEAST_IN_LOOPS, LEAST_NODES, Clustering, Unmerged, assign, deassign
-from ngraph.frontends.tensorflow.bridge.encapsulate import Encapsulated, encapsulate
-from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction, flat_function, imported, typed, value_of
-from ngraph.frontends.tensorflow.bridge.hoisting import hoisted
-from ngraph.frontends.tensorflow.bridge.marking import BRANCHES, Marks, counted, mark
-from ngraph.frontends.tensorflow.bridge.running import RunningCluster, compute, running
-from ngraph.frontends.tensorflow.bridge.variables import forwarded, with_shapes
 from ngraph.transformers.base import transformer_choices
 
 SMALLEST = 4  # nodes of a function below which it is left alone

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from ngraph.frontends.tensorflow.bridge import functions, pictures
-from ngraph.frontends.tensorflow.bridge.clustering import kinds
-from ngraph.frontends.tensorflow.bridge.functions import BridgedFunction
-from ngraph.frontends.tensorflow.bridge.running import RunningCluster
+from ngraph.bridge import functions, pictures
+from ngraph.bridge.clustering import kinds
+from ngraph.bridge.functions import BridgedFunction
+from ngraph.bridge.running import RunningCluster
 
 MOST_EDGES = 8  # reasons of edges that the text shows for a function; `json()` has all
 

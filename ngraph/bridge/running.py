@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ngraph.bridge import prices
+from ngraph.bridge.encapsulate import ClusterGraph, typed_cluster
+from ngraph.bridge.kernel import KernelCall, Targets
 from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.frontends.positional.reader import ShapeReplay
-from ngraph.frontends.tensorflow.bridge import prices
-from ngraph.frontends.tensorflow.bridge.encapsulate import ClusterGraph, typed_cluster
-from ngraph.frontends.tensorflow.bridge.kernel import KernelCall, Targets
 from ngraph.frontends.tensorflow.format import Tensorflow
 from ngraph.frontends.tensorflow.messages import parsed
 from ngraph.frontends.tensorflow.model import TensorflowModel

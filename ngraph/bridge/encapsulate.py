@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from ngraph.frontends.tensorflow.bridge.clustering import Cluster, Clustering
-from ngraph.frontends.tensorflow.bridge.flatten import (
+from ngraph.bridge.clustering import Cluster, Clustering
+from ngraph.bridge.flatten import (
     FlatFunction,
     TypedFunction,
     TypedNode,
@@ -17,8 +17,8 @@ from ngraph.frontends.tensorflow.bridge.flatten import (
     imported,
     typed,
 )
-from ngraph.frontends.tensorflow.bridge.kernel import OP
-from ngraph.frontends.tensorflow.bridge.marking import Marks
+from ngraph.bridge.kernel import OP
+from ngraph.bridge.marking import Marks
 from ngraph.frontends.tensorflow.graph import node_of
 
 Shape = tuple[int | None, ...] | None

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ngraph.frontends.tensorflow.bridge import prices
-from ngraph.frontends.tensorflow.bridge.flatten import TypedFunction
-from ngraph.frontends.tensorflow.bridge.marking import VARIANT, Marks, in_order, without
+from ngraph.bridge import prices
+from ngraph.bridge.flatten import TypedFunction
+from ngraph.bridge.marking import VARIANT, Marks, in_order, without
 from ngraph.frontends.tensorflow.graph import node_of
 from ngraph.targets import chosen
 

@@ -12,8 +12,8 @@ from typing import Any
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.python.eager import context
 
-from ngraph.frontends.tensorflow.bridge.flatten import FlatFunction, definition
-from ngraph.frontends.tensorflow.bridge.variables import READ
+from ngraph.bridge.flatten import FlatFunction, definition
+from ngraph.bridge.variables import READ
 from ngraph.frontends.tensorflow.dtypes import NUMBERS
 
 LOOPS = frozenset({"While", "StatelessWhile"})
