@@ -11,6 +11,7 @@ from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.elementwise import alone, each, remainder, sign_bit
+from ngraph.frontends.positional.special import BESSEL
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply
@@ -86,6 +87,7 @@ ONE: dict[str, Callable[[Op], Op]] = {
     "erf": lambda x: e.erf(x),
     "erfc": lambda x: 1.0 - e.erf(x),
     "erfinv": lambda x: special.erfinv(x),
+    "i0": lambda x: e.cast(BESSEL["i0"](e.cast(x, dtypes.float64)), x.dtype),
     "isnan": lambda x: functions.isnan(x) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_),
     "isinf": lambda x: functions.isinf(x) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_),
     "isfinite": lambda x: functions.isfinite(x) if x.dtype.is_float else e.filled(True, x.axes, dtypes.bool_),
@@ -101,7 +103,7 @@ SAME = "absolute negative square sign trunc bitwise_not".split()  # of one tenso
 WHOLE = "floor ceil".split()  # with the dtype of floats, or Keras's float for integers
 FLOAT = (
     "reciprocal sqrt cbrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arccos arcsin arctan arccosh arcsinh "
-    "arctanh sinc deg2rad rad2deg erf erfc erfinv"
+    "arctanh sinc deg2rad rad2deg erf erfc erfinv i0"
 ).split()
 TRUTH = "isnan isinf isfinite isneginf isposinf logical_not signbit".split()
 

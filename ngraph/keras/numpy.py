@@ -337,10 +337,5 @@ def _of_two(name: str, floats: bool = False) -> Callable[[Any, Any], Any]:
 gcd, lcm, nextafter = _of_two("gcd"), _of_two("lcm"), _of_two("nextafter", True)
 
 
-def i0(x: Any) -> Any:
-    x = el.in_float(x)
-    return convert_to_tensor(by_numpy("i0", np.i0, x), x.dtype)
-
-
 def slogdet(x: Any) -> Any:
     return linalg.slogdet(x)

@@ -144,9 +144,30 @@ UNARY = split(
 def unary(d):
     floats = d.op in split("Round Reciprocal Inv")  # of integers TensorFlow rounds to 0, or has no kernel
     dtype = "bool" if d.op == "LogicalNot" else d.dtype(only=FLOATS if floats else TYPES)
+    if (d.op, dtype) == ("Softplus", "bfloat16"):
+        raise Skip("TensorFlow gives x itself from 2.85 on")
     low, high = DOMAINS.get(d.op, (-9, 9))
     exact = d.op in split("Lgamma Digamma Erf")  # poles are left to the samples of the ops themselves; TensorFlow's erf of -inf is NaN
     return [d.array(dtype, d.shape(), low, high, special=not exact and d.maybe(0.4))], {}
+
+
+@case(*(f"Bessel{kind}" for kind in split("I0 I0e I1 I1e J0 J1 K0 K0e K1 K1e Y0 Y1")))
+def bessel(d):
+    low = 0.02 if d.op[6] in "KY" else -30
+    dtype = d.dtype(only=WIDE if d.op.endswith(("0", "1")) else FLOATS)  # of 16-bit floats beyond 65504 TensorFlow gives infinity
+    return [d.array(dtype, d.shape(), low, 30)], {}
+
+
+@case("Igamma", "Igammac", "Betainc", "Zeta", "Polygamma")
+def euler(d):
+    """Whole numbers and bounds of the domains among others; TensorFlow's zeta and polygamma of negative numbers are not functions."""
+    shape, dtype = d.shape(), d.dtype(only=WIDE)
+    low, high = {"Zeta": (1.1, 9), "Polygamma": (0, 5)}.get(d.op, (0.05, 30))
+    a = d.array(dtype, shape, low, high)
+    a = np.floor(a) if d.op == "Polygamma" else a
+    if d.op == "Betainc":
+        return [a, d.array(dtype, shape, 0.05, 30), d.array(dtype, shape, 0, 1)], {}
+    return [a, d.array(dtype, d.broadcast(shape), 0.05, 30)], {}
 
 
 @case("CheckNumerics", "LeakyRelu")

@@ -48,6 +48,7 @@ FOUND = [  # by longer runs than the default
     ("ResizeArea", 30, "direct"),  # a dim of length 1 with aligned corners
     ("InvertPermutation", 104, "direct"),  # int32 of a constant
     ("ResourceScatterSub", 1002, "cpu"),  # state beside six open lengths
+    ("SoftmaxCrossEntropyWithLogits", 3001, "cpu"),  # one row of logits for several labels, of open lengths
     ("StridedSlice", 3004, "direct"),  # backwards from a place before the first one
 ]
 

@@ -188,3 +188,10 @@ def test_repeats_of_an_open_length():
     made = keras.Sequential([keras.Input((3,)), Repeated()])
     for n in (12, 5, 1):
         np.testing.assert_array_equal(made.predict(X[:n], verbose=0), X[:n])
+
+
+def test_the_bessel_function_i0_in_a_compiled_function():
+    x = np.linspace(-30, 30, 41).astype("float32")
+    compiled = ngraph.keras.jit(ops.i0)
+    np.testing.assert_allclose(np.asarray(compiled(x)), np.i0(x.astype("float64")), 1e-6)
+    np.testing.assert_allclose(ops.i0(x), np.i0(x.astype("float64")), 1e-6)

@@ -249,6 +249,13 @@ def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLik
     return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) * step + first})
 
 
+def broadcast_shape(g: Any, x: Sequence[ExprLike], y: Sequence[ExprLike]) -> list[ExprLike]:
+    """Returns the lengths of two shapes that are broadcast against each other, as NumPy has it."""
+    rank = max(len(x), len(y))
+    x, y = [1] * (rank - len(x)) + list(x), [1] * (rank - len(y)) + list(y)
+    return [p if p == q or not g.same(p, 1) else q for p, q in zip(x, y, strict=True)]
+
+
 def slices(
     g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[int], lowest: int = -1
 ) -> Tensor:

@@ -11,8 +11,9 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import factors, products, reductions
+from ngraph.frontends.positional import special as in_double
 from ngraph.frontends.positional.reductions import REDUCTIONS, dims_of, reduce_over
-from ngraph.frontends.positional.shapes import at, padded, sliced, stacked, turned
+from ngraph.frontends.positional.shapes import at, broadcast_shape, padded, sliced, stacked, turned
 from ngraph.frontends.positional.values import ConstantArray, Held, Tensor, Value
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
@@ -85,6 +86,24 @@ def _unary(op: str, function: Callable[[Op], Op]) -> None:
 
 for _op, _function in UNARY.items():
     _unary(_op, _function)
+
+
+SPECIAL: dict[str, Callable[..., Op]] = {
+    "Zeta": in_double.zeta,
+    "Polygamma": in_double.polygamma,
+    "Igamma": lambda a, x: in_double.gamma_shares(a, x)[0],
+    "Igammac": lambda a, x: in_double.gamma_shares(a, x)[1],
+    "Betainc": in_double.beta_share,
+    **{f"Bessel{name.capitalize()}": function for name, function in in_double.BESSEL.items()},
+}
+
+
+def _special(op: str, function: Callable[..., Op]) -> None:
+    translates(op)(lambda n, *xs: in_double.in_double(n.g, function, *xs))
+
+
+for _op, _several in SPECIAL.items():
+    _special(_op, _several)
 
 
 @translates("LeakyRelu")
@@ -344,7 +363,7 @@ def _cross_entropy(n: Any, logits: Value, labels: Callable[[Tensor], Op]) -> tup
 @translates("SoftmaxCrossEntropyWithLogits", results="loss backprop")
 def cross_entropy(n: Any, logits: Value, labels: Value) -> tuple[Tensor, Tensor]:
     g = n.g
-    shape = [q if isinstance(p, int) and p == 1 else p for p, q in zip(logits.shape, labels.shape, strict=True)]
+    shape = broadcast_shape(g, logits.shape, labels.shape)
     t = g.full(g.expanded(g.tensor(logits), shape))
     return _cross_entropy(n, t, lambda at: g.renamed(g.full(g.expanded(g.tensor(labels), shape)), at.dims).op)
 

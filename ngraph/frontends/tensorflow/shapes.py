@@ -96,12 +96,8 @@ def broadcast_to(n: Any, x: Value, wanted: Value) -> Tensor:
 
 @translates("BroadcastArgs")
 def broadcast_args(n: Any, a: Value, b: Value) -> Value:
-    x, y = n.g.sizes(a), n.g.sizes(b)
-    many = max(len(x), len(y))
-    x, y = [1] * (many - len(x)) + x, [1] * (many - len(y)) + y
-    made = np.empty(many, object)
-    made[:] = [q if isinstance(p, int) and p == 1 else p for p, q in zip(x, y, strict=True)]
-    return settled(made, a.np)
+    found = shapes.broadcast_shape(n.g, n.g.sizes(a), n.g.sizes(b))
+    return settled(np.array(found, object), a.np)
 
 
 @translates("Tile")

@@ -1,11 +1,11 @@
-"""Translators of special functions, element by element: polynomials by their recurrences, and functions of Euler's and Riemann's."""
+"""Translators of special functions, element by element: those of `positional.special`, and polynomials by their recurrences."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
+from ngraph.frontends.positional import special as functions_of
 from ngraph.frontends.positional.elementwise import alone, each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
@@ -14,39 +14,12 @@ from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions, special
+from ngraph.ops import functions
 from ngraph.ops.control import while_loop
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import reduce
 
-BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)  # B2, B4, …
-HEAD = 10  # from here on Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
-NAN, INF = float("nan"), float("inf")
-
-# ---- zeta and what is made of it ----------------------------------------------------------------------------------------
-
-
-def zeta_of(s: Op, q: Op) -> Op:
-    """Σ (q + k) ** -s over k from 0 on, for s above 1 (Euler's and Maclaurin's rule); infinite at the whole q up to 0."""
-    axes = (s + q).axes
-    least = reduce.build(q, kind="min", axes=tuple(q.axes)) if len(q.axes) else q
-    start = broadcast(q, axes)
-
-    def more(lowest: Op, w: Op, total: Op) -> tuple[Op, ...]:
-        on = e.less(w, float(HEAD))
-        return lowest + 1.0, e.where(on, w + 1.0, w), total + e.where(on, e.power(w, -s), 0.0)
-
-    _, w, total = while_loop(lambda lowest, w, total: e.less(lowest, float(HEAD)), more, (least, start, start * 0.0))
-    tail = e.power(w, 1.0 - s) / (s - 1.0) + e.power(w, -s) * 0.5
-    factor, by = s, e.power(w, -s) / w
-    for j, b in enumerate(BERNOULLI):
-        tail = tail + factor * by * (b / math.factorial(2 * j + 2))
-        factor = factor * (s + (2.0 * j + 1)) * (s + (2.0 * j + 2))
-        by = by / (w * w)
-    found = e.where(e.less(1e8, w), e.power(q, -s) * (0.5 + q / (s - 1.0)), total + tail)
-    whole = e.equal(e.floor(q), q)
-    found = e.where(e.less_equal(q, 0.0), e.where(whole, INF, e.where(e.equal(e.floor(s), s), found, NAN)), found)
-    return e.where(e.equal(s, 1.0), INF, e.where(e.less(s, 1.0), NAN, found))
+INF = float("inf")
 
 
 def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
@@ -54,85 +27,23 @@ def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
     return n.give(each(n.g, f, *[n.of(v, dtypes.float64) for v in values]))
 
 
-@translates("aten.special_zeta")
-def zeta(n: TorchNode, s: Any, q: Any) -> Tensor:
-    return in_double(n, zeta_of, s, q)
+IN_DOUBLE: dict[str, Callable[..., Op]] = {
+    "special_zeta": functions_of.zeta,
+    **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: functions_of.gamma_shares(a, x)[0]),
+    **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: functions_of.gamma_shares(a, x)[1]),
+    **{f"special_bessel_{name}": functions_of.BESSEL[name] for name in ("j0", "j1", "y0", "y1")},
+    **{f"special_modified_bessel_{name}": functions_of.BESSEL[name] for name in ("i0", "i1", "k0", "k1")},
+    **{f"special_scaled_modified_bessel_{name}": functions_of.BESSEL[f"{name}e"] for name in ("k0", "k1")},
+    "i0": functions_of.BESSEL["i0"],
+    **{f"special_{name}": functions_of.BESSEL[name] for name in ("i0e", "i1", "i1e")},
+}
+for _name, _function in IN_DOUBLE.items():
+    translates(f"aten.{_name}")(lambda n, *values, function=_function: in_double(n, function, *values))
 
 
 @translates("aten.polygamma")
 def polygamma(n: TorchNode, k: int, a: Tensor) -> Tensor:
-    if k == 0:
-        return in_double(n, special.digamma, a)
-    by = (-1.0) ** (k + 1) * math.factorial(k)
-    return n.give(alone(n.g, lambda x: zeta_of(e.filled(k + 1, x.axes, x.dtype), x) * by, n.of(a, dtypes.float64)))
-
-
-# ---- incomplete gamma functions -----------------------------------------------------------------------------------------
-
-SERIES = 400  # steps after which a series or a fraction ends, converged or not
-
-
-def gamma_shares(a: Op, x: Op) -> tuple[Op, Op]:
-    """The regularized lower and upper incomplete gamma functions of float64, by a series below a + 1 and a continued fraction above.
-
-    Source: Press and others, Numerical Recipes, 6.2; the fraction by Lentz's rule.
-    """
-    scale = e.exp(a * e.log(x) - x - special.lgamma(a))
-    axes = scale.axes
-    a, x = broadcast(a, axes), broadcast(x, axes)
-    small = e.less(x, a + 1.0)
-    one = e.filled(1, axes, dtypes.float64)
-
-    def most(t: Op) -> Op:
-        return reduce.build(t, kind="max", axes=tuple(axes)) if len(axes) else t
-
-    def goes_on(k: Op, moved: Op) -> Op:
-        return e.logical_and(e.less(k, float(SERIES)), e.less(1e-16, moved))
-
-    def term(k: Op, moved: Op, total: Op, last: Op) -> tuple[Op, ...]:
-        last = last * x / (a + k)
-        total = total + last
-        size = e.where(small, e.absolute(last / total), 0.0)
-        return k + 1.0, most(e.where(functions.isnan(size), 0.0, size)), total, last
-
-    start = (e.filled(1, (), dtypes.float64), e.filled(1, (), dtypes.float64))
-    *_, total, _ = while_loop(lambda k, moved, total, last: goes_on(k, moved), term, (*start, one / a, one / a))
-    tiny = 1e-300
-    b = x + 1.0 - a
-
-    def fraction(k: Op, moved: Op, b: Op, c: Op, d: Op, h: Op) -> tuple[Op, ...]:
-        by = k * (a - k)
-        b = b + 2.0
-        d = by * d + b
-        d = 1.0 / e.where(e.less(e.absolute(d), tiny), tiny, d)
-        c = b + by / c
-        c = e.where(e.less(e.absolute(c), tiny), tiny, c)
-        step = d * c
-        size = e.where(small, 0.0, e.absolute(step - 1.0))
-        return k + 1.0, most(e.where(functions.isnan(size), 0.0, size)), b, c, d, h * step
-
-    first = 1.0 / e.where(e.less(e.absolute(b), tiny), tiny, b)
-    *_, h = while_loop(lambda k, moved, b, c, d, h: goes_on(k, moved), fraction, (*start, b, one / tiny, first, first))
-    lower = e.where(small, total * scale, 1.0 - h * scale)
-    upper = e.where(small, 1.0 - total * scale, h * scale)
-    ends = ((e.equal(x, 0.0), 0.0), (e.equal(a, 0.0), 1.0), (e.equal(x, INF), 1.0))
-    for at, value in ends:
-        lower, upper = e.where(at, value, lower), e.where(at, 1.0 - value, upper)
-    wrong = e.logical_or(e.less(x, 0.0), e.less(a, 0.0))
-    wrong = e.logical_or(
-        wrong, e.logical_or(e.logical_and(e.equal(a, 0.0), e.equal(x, 0.0)), e.logical_and(e.equal(a, INF), e.equal(x, INF)))
-    )
-    return e.where(wrong, NAN, lower), e.where(wrong, NAN, upper)
-
-
-@translates("aten.igamma", "aten.special_gammainc")
-def lower_gamma(n: TorchNode, a: Any, x: Any) -> Tensor:
-    return in_double(n, lambda a, x: gamma_shares(a, x)[0], a, x)
-
-
-@translates("aten.igammac", "aten.special_gammaincc")
-def upper_gamma(n: TorchNode, a: Any, x: Any) -> Tensor:
-    return in_double(n, lambda a, x: gamma_shares(a, x)[1], a, x)
+    return in_double(n, lambda x: functions_of.polygamma(e.filled(k, x.axes, x.dtype), x), a)
 
 
 # ---- orthogonal polynomials ---------------------------------------------------------------------------------------------

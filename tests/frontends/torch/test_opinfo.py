@@ -8,7 +8,8 @@ import torch
 from tests.frontends.torch import opinfo
 
 FORWARD = """diff cummax searchsorted nn.functional.adaptive_max_pool2d masked_scatter linalg.lu_factor linalg.solve special.zeta
-mode histc scatter_reduce.mean nextafter special.legendre_polynomial_p""".split()
+mode histc scatter_reduce.mean nextafter special.legendre_polynomial_p igammac i0 special.i1e special.bessel_j0 special.bessel_y1
+special.modified_bessel_k0 special.scaled_modified_bessel_k1""".split()
 BACKWARD = "cdist linalg.det nn.functional.adaptive_avg_pool2d diagonal_scatter logcumsumexp".split()
 
 

@@ -1,0 +1,251 @@
+"""Special functions of float64, element by element: Riemann's and Euler's, incomplete ones, and Bessel's.
+
+Series, fractions and sums over points whose error is below float64's rounding; narrower floats are computed in it, for their own digits do
+not suffice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ngraph.frontends.positional.elementwise import casted, each
+from ngraph.frontends.positional.values import Tensor, Value
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import make_axis
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops import functions, special
+from ngraph.ops.control import while_loop
+from ngraph.ops.rearrange import broadcast
+from ngraph.ops.reduce import reduce
+
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)  # B2, B4, …
+HEAD = 10  # from here on Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
+STEPS = 400  # after which a series or a fraction ends, converged or not
+NAN, INF = float("nan"), float("inf")
+
+
+def in_double(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
+    """Returns a function of floats that is computed in float64, in the dtype of the first value."""
+    wide = [casted(g, v, np.dtype(np.float64)) for v in values]
+    made = each(g, function, *wide)
+    return Tensor(e.cast(made.op, g.tensor(values[0]).op.dtype), made.dims)
+
+
+# ---- zeta and what is made of it ----------------------------------------------------------------------------------------
+
+
+def zeta(s: Op, q: Op) -> Op:
+    """Returns Σ (q + k) ** -s over k from 0 on, for s above 1 (Euler's and Maclaurin's rule); infinite at the whole q up to 0."""
+    axes = (s + q).axes
+    least = reduce.build(q, kind="min", axes=tuple(q.axes)) if len(q.axes) else q
+    start = broadcast(q, axes)
+
+    def more(lowest: Op, w: Op, total: Op) -> tuple[Op, ...]:
+        on = e.less(w, float(HEAD))
+        return lowest + 1.0, e.where(on, w + 1.0, w), total + e.where(on, e.power(w, -s), 0.0)
+
+    _, w, total = while_loop(lambda lowest, w, total: e.less(lowest, float(HEAD)), more, (least, start, start * 0.0))
+    tail = e.power(w, 1.0 - s) / (s - 1.0) + e.power(w, -s) * 0.5
+    factor, by = s, e.power(w, -s) / w
+    for j, b in enumerate(BERNOULLI):
+        tail = tail + factor * by * (b / math.factorial(2 * j + 2))
+        factor = factor * (s + (2.0 * j + 1)) * (s + (2.0 * j + 2))
+        by = by / (w * w)
+    found = e.where(e.less(1e8, w), e.power(q, -s) * (0.5 + q / (s - 1.0)), total + tail)
+    whole = e.equal(e.floor(q), q)
+    found = e.where(e.less_equal(q, 0.0), e.where(whole, INF, e.where(e.equal(e.floor(s), s), found, NAN)), found)
+    return e.where(e.equal(s, 1.0), INF, e.where(e.less(s, 1.0), NAN, found))
+
+
+def polygamma(k: Op, x: Op) -> Op:
+    """Returns derivative k of the digamma function; NaN for a k that is not a whole number from 0 on."""
+    first, whole = e.equal(k, 0.0), e.logical_and(e.less_equal(0.0, k), e.equal(k, e.floor(k)))
+    sign = e.where(e.equal(e.remainder(k, e.filled(2.0, (), k.dtype)), 0.0), -1.0, 1.0)
+    higher = sign * e.exp(special.lgamma(k + 1.0)) * zeta(e.where(first, 2.0, k + 1.0), x)
+    return e.where(whole, e.where(first, special.digamma(x), higher), NAN)
+
+
+# ---- incomplete gamma and beta functions --------------------------------------------------------------------------------
+
+
+def _until_still(step: Callable[..., tuple[Op, ...]], *start: Op) -> tuple[Op, ...]:
+    """Returns the values that `step` ends with: it takes a number from 1 on and values, and gives the change of each element and values."""
+    many = tuple(start[0].axes)
+
+    def turn(carry: Sequence[Op]) -> tuple[Op, ...]:
+        k, _, *values = carry
+        change, *found = step(k, *values)
+        change = e.where(functions.isnan(change), 0.0, change)
+        return k + 1.0, reduce.build(change, kind="max", axes=many) if many else change, *found
+
+    def on(carry: Sequence[Op]) -> Op:
+        return e.logical_and(e.less(carry[0], float(STEPS)), e.less(1e-16, carry[1]))
+
+    one = e.filled(1, (), dtypes.float64)
+    found: tuple[Op, ...] = while_loop(on, turn, (one, one, *start))[2:]
+    return found
+
+
+def _fraction(first: Op, term: Callable[[Op], tuple[Op, Op | float]]) -> Op:
+    """Returns first + a1 / (b1 + a2 / (b2 + …)) by Lentz's rule; term: a and b by their number."""
+
+    def away(x: Op) -> Op:
+        return e.where(e.less(e.absolute(x), 1e-300), 1e-300, x)
+
+    def step(k: Op, c: Op, d: Op, found: Op) -> tuple[Op, ...]:
+        a, b = term(k)
+        d = 1.0 / away(a * d + b)
+        c = away(a / c + b)
+        return e.absolute(c * d - 1.0), c, d, found * (c * d)
+
+    return _until_still(step, away(first), first * 0.0, away(first))[2]
+
+
+def gamma_shares(a: Op, x: Op) -> tuple[Op, Op]:
+    """Returns the regularized lower and upper incomplete gamma functions, by a series below a + 1 and a continued fraction above.
+
+    Source: Press and others, Numerical Recipes, 6.2.
+    """
+    scale = e.exp(a * e.log(x) - x - special.lgamma(a))
+    a, x = (broadcast(v, scale.axes) for v in (a, x))
+    small = e.less(x, a + 1.0)
+    near, far = e.where(small, x, 0.0), e.where(small, a + 2.0, x)
+
+    def term(k: Op, total: Op, last: Op) -> tuple[Op, ...]:
+        last = last * near / (a + k)
+        return e.absolute(last / total), total + last, last
+
+    series = _until_still(term, 1.0 / a, 1.0 / a)[0] * scale
+    rest = scale / _fraction(far + 1.0 - a, lambda k: (k * (a - k), far + 1.0 - a + k * 2.0))
+    lower, upper = e.where(small, series, 1.0 - rest), e.where(small, 1.0 - series, rest)
+    for at, value in ((e.equal(x, 0.0), 0.0), (e.equal(a, 0.0), 1.0), (e.equal(x, INF), 1.0)):
+        lower, upper = e.where(at, value, lower), e.where(at, 1.0 - value, upper)
+    wrong = e.logical_or(e.less(x, 0.0), e.less(a, 0.0))
+    for end in (0.0, INF):
+        wrong = e.logical_or(wrong, e.logical_and(e.equal(a, end), e.equal(x, end)))
+    return e.where(wrong, NAN, lower), e.where(wrong, NAN, upper)
+
+
+def beta_share(a: Op, b: Op, x: Op) -> Op:
+    """Returns the regularized incomplete beta function. Source: Press and others, Numerical Recipes, 6.4."""
+    scale = e.exp(special.lgamma(a + b) - special.lgamma(a) - special.lgamma(b) + a * e.log(x) + b * e.log1p(-x))
+    a, b, x = (broadcast(v, scale.axes) for v in (a, b, x))
+    beyond = e.less((a + 1.0) / (a + b + 2.0), x)
+    p, q, y = e.where(beyond, b, a), e.where(beyond, a, b), e.where(beyond, 1.0 - x, x)
+
+    def term(k: Op) -> tuple[Op, Op | float]:
+        m = e.floor(k * 0.5)
+        even, at = e.equal(m * 2.0, k), p + m * 2.0
+        return e.where(even, m * (q - m) / (at - 1.0), -(p + m) * (p + q + m) / (at + 1.0)) * y / at, 1.0
+
+    share = scale / (_fraction(e.filled(1, scale.axes, dtypes.float64), term) * p)
+    found = e.where(beyond, 1.0 - share, share)
+    for end in (0.0, 1.0):
+        found = e.where(e.equal(x, end), end, found)
+    inside = e.logical_and(e.less_equal(0.0, x), e.less_equal(x, 1.0))
+    positive = e.logical_and(e.less(0.0, a), e.less(0.0, b))
+    return e.where(e.logical_and(inside, positive), found, NAN)
+
+
+# ---- Bessel functions of order 0 and 1 ----------------------------------------------------------------------------------
+
+LARGE = 20.0  # from here on 22 terms of the series in 1 / x give float64's precision
+POINTS = (np.arange(64) + 0.5) * (math.pi / 128)  # a quarter of the circle: the midpoint rule is exact to rounding up to x = 25
+WAVES = sum((-1) ** k * np.cos(2 * k * POINTS) / k for k in range(1, 41))  # of Neumann's series for the second kind
+
+
+def _hankel(order: int) -> list[float]:
+    """Returns the coefficients of the series in 1 / x that all these functions have for large x."""
+    factors = [(4 * order * order - (2 * k - 1) ** 2) / (8 * k) for k in range(1, 22)]
+    return list(accumulate(factors, lambda a, b: a * b, initial=1.0))
+
+
+def _near(order: int, s: Op, weights: Callable[[int], float] = lambda k: 1.0) -> Op:
+    """Returns Σ (s / 2) ** (2 k + order) / (k! (k + order)!), each term with a weight."""
+    terms = [weights(k) / (math.factorial(k) * math.factorial(k + order)) for k in range(44)]
+    half = s * 0.5
+    found = special.polynomial(half * half, terms)
+    return found * half if order else found
+
+
+def modified_first(order: int, scaled: bool) -> Callable[[Op], Op]:
+    """Returns the modified function of the first kind, I; scaled: times exp(-|x|)."""
+
+    def run(x: Op) -> Op:
+        size = e.absolute(x)
+        s, far = e.minimum(size, LARGE), e.maximum(size, LARGE)
+        series = special.polynomial(-1.0 / far, _hankel(order)) / e.sqrt(far * (2 * math.pi))
+        near = _near(order, s)
+        found = e.where(e.less(size, LARGE), near * e.exp(-s) if scaled else near, series if scaled else series * e.exp(far))
+        return e.where(e.less(x, 0.0), -found, found) if order else found
+
+    return run
+
+
+def modified_second(order: int, scaled: bool) -> Callable[[Op], Op]:
+    """Returns the modified function of the second kind, K, which is NaN below 0; scaled: times exp(x)."""
+    step = 1 / 12
+    t = np.arange(48) * step  # of ∫ exp(-x (cosh t - 1)) cosh(order t) dt, from 0 on
+    weights = np.where(t == 0, step / 2, step) * np.cosh(order * t)
+    sums = np.cumsum([0.0, *(1 / k for k in range(1, 44))])
+
+    def run(x: Op) -> Op:
+        low, far = e.minimum(x, 2.0), e.maximum(x, LARGE)
+        first = _near(0, low)
+        zero = _near(0, low, lambda k: sums[k]) - (e.log(low * 0.5) + np.euler_gamma) * first
+        near = ((1.0 / low - _near(1, low) * zero) / first if order else zero) * e.exp(low)
+        axis = make_axis(len(t), name="point")
+        middle = e.minimum(e.maximum(x, 2.0), LARGE)
+        parts = e.exp(-middle * e.constant(np.cosh(t) - 1, axes=[axis])) * e.constant(weights, axes=[axis])
+        between = reduce.build(parts, kind="add", axes=(axis,))
+        series = special.polynomial(1.0 / far, _hankel(order)) * e.sqrt(math.pi / 2 / far)
+        found = e.where(e.less(x, 2.0), near, e.where(e.less(x, LARGE), between, series))
+        found = found if scaled else found * e.exp(-x)
+        return e.where(e.less(x, 0.0), NAN, e.where(e.equal(x, 0.0), INF, found))
+
+    return run
+
+
+def bessel(order: int, second: bool) -> Callable[[Op], Op]:
+    """Returns the function of the first kind, J, or of the second, Y, which is NaN below 0."""
+    coefficients = _hankel(order)
+    even, odd = ([(-1) ** j * c for j, c in enumerate(coefficients[k::2])] for k in (0, 1))
+
+    def run(x: Op) -> Op:
+        size = e.absolute(x)
+        s, far = e.minimum(size, 25.0), e.maximum(size, 25.0)
+        axis = make_axis(len(POINTS), name="point")
+        at = s * e.constant(np.sin(POINTS), axes=[axis])
+
+        def mean(order: int, weights: np.ndarray[Any, Any] | float = 1.0) -> Op:
+            by = e.constant((np.sin(POINTS) ** order * weights + 0 * POINTS) / len(POINTS), axes=[axis])
+            return reduce.build((e.sin(at) if order else e.cos(at)) * by, kind="add", axes=(axis,))
+
+        near = mean(order)
+        if second:
+            logarithm = e.log(s * 0.5) + np.euler_gamma
+            near = (logarithm * near - (mean(0) / s if order else 0.0)) * (2 / math.pi) - mean(order, WAVES) * (4 / math.pi)
+        inverse = 1.0 / far
+        p, q = special.polynomial(inverse * inverse, even), special.polynomial(inverse * inverse, odd) * inverse
+        c, d = e.cos(far), e.sin(far)
+        c, d = (d - c, -(c + d)) if order else (c + d, d - c)  # cosine and sine of the phase, times the root of 2
+        wave = (p * d + q * c if second else p * c - q * d) / e.sqrt(far * math.pi)
+        found = e.where(e.less(size, 25.0), near, wave)
+        if second:
+            return e.where(e.less(x, 0.0), NAN, e.where(e.equal(x, 0.0), -INF, found))
+        return e.where(e.less(x, 0.0), -found, found) if order else found
+
+    return run
+
+
+BESSEL: dict[str, Callable[[Op], Op]] = {
+    **{f"i{n}{'e' * scaled}": modified_first(n, bool(scaled)) for n in (0, 1) for scaled in (0, 1)},
+    **{f"k{n}{'e' * scaled}": modified_second(n, bool(scaled)) for n in (0, 1) for scaled in (0, 1)},
+    **{f"{kind}{n}": bessel(n, kind == "y") for kind in "jy" for n in (0, 1)},
+}

@@ -1,0 +1,76 @@
+"""Special functions beside SciPy's: values on both sides of each change of method, ends of the domains, derivatives."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.frontends.positional import special
+
+RNG = np.random.default_rng(3)
+NUMBERS = np.concatenate([RNG.uniform(-60, 60, 701), np.geomspace(1e-12, 1e4, 58), [0.0, 2.0, 20.0, 25.0, -20.0, -np.inf, np.nan]])
+
+
+def computed(function, *arrays, kind="cpu"):
+    axes = [ng.make_axis(n, name=f"A{k}") for k, n in enumerate(arrays[0].shape)]
+    given = [ng.placeholder(axes, dtype=a.dtype) for a in arrays]
+    with ngt.make_transformer_factory(kind)() as transformer:
+        return transformer.computation(function(*given), *given)(*arrays)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "direct"])
+@pytest.mark.parametrize("name", special.BESSEL)
+def test_bessel_functions(name, kind):
+    found, wanted = computed(special.BESSEL[name], NUMBERS, kind=kind), getattr(scipy.special, name)(NUMBERS)
+    relative = name[0] in "ik"  # the others have roots, and their phase has the rounding of x
+    np.testing.assert_allclose(found, wanted, 1e-13, 0 if relative else 2e-12)
+
+
+PAIRS = {
+    "gammainc": (lambda a, x: special.gamma_shares(a, x)[0], (0.01, 40), (0, 60)),
+    "gammaincc": (lambda a, x: special.gamma_shares(a, x)[1], (0.01, 40), (0, 60)),
+    "zeta": (special.zeta, (1.01, 12), (0.05, 60)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_functions_of_two_numbers(name):
+    function, *ranges = PAIRS[name]
+    a, x = (RNG.uniform(*r, (7, 3, 11)) for r in ranges)
+    x.ravel()[::17] = np.ceil(x.ravel()[::17])
+    np.testing.assert_allclose(computed(function, a, x), getattr(scipy.special, name)(a, x), 3e-12, 1e-300)
+
+
+def test_ends_of_incomplete_gamma_functions():
+    a, x = (
+        np.array(v) for v in zip(*[(2.0, 0.0), (2.0, np.inf), (2.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (0.0, 0.0), (3.0, np.nan)], strict=True)
+    )
+    np.testing.assert_array_equal(computed(PAIRS["gammainc"][0], a, x), scipy.special.gammainc(a, x))
+    np.testing.assert_array_equal(computed(PAIRS["gammaincc"][0], a, x), scipy.special.gammaincc(a, x))
+
+
+def test_the_incomplete_beta_function():
+    a, b = RNG.uniform(0.02, 50, (2, 5, 41))
+    x = RNG.uniform(0, 1, (5, 41))
+    x[0, :3] = 0, 1, 0.5
+    np.testing.assert_allclose(computed(special.beta_share, a, b, x), scipy.special.betainc(a, b, x), 5e-12, 1e-300)
+    outside = computed(special.beta_share, np.array([1.0, 1.0, -1.0, 0.0]), np.ones(4), np.array([-0.1, 1.1, 0.5, 0.5]))
+    assert np.isnan(outside).all()
+
+
+def test_polygamma():
+    k, x = RNG.integers(0, 8, 203).astype(float), RNG.uniform(0.05, 40, 203)
+    wanted = [scipy.special.polygamma(int(i), v) for i, v in zip(k, x, strict=True)]
+    np.testing.assert_allclose(computed(special.polygamma, k, x), wanted, 1e-12)
+    assert np.isnan(computed(special.polygamma, np.array([0.5, -1.0]), np.ones(2))).all()
+
+
+DERIVATIVES = {"i0": scipy.special.i1, "j0": lambda x: -scipy.special.j1(x), "k0": lambda x: -scipy.special.k1(x)}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_bessel_functions(name):
+    x = np.abs(NUMBERS[:701]) + 0.01
+    found = computed(lambda v: ng.deriv(special.BESSEL[name](v), v, ng.ones(v.axes, v.dtype)), x)
+    np.testing.assert_allclose(found, DERIVATIVES[name](x), 1e-10, 1e-10)
