@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-import ngraph.keras  # noqa: F401
+import ngraph.keras
 from ngraph.errors import NgraphError, NgraphWarning
 
 import keras  # isort: skip  # behind ngraph.keras
