@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, indexing, private, quantised, recurrent, sequences, table
+from ngraph.frontends.torch import caching, drawing, encoders, indexing, private, quantised, recurrent, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -146,7 +146,12 @@ def take_strides(graph: Any, inputs: Sequence[Any]) -> None:
 
 def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
     """Returns how ops are taken apart before they are translated, random ones as the options say."""
-    return {**quantised.decompositions(), **indexing.rules(), **(drawing.rules() if given["random"] == "ngraph" else {})}
+    return {
+        **quantised.decompositions(),
+        **encoders.rules(),
+        **indexing.rules(),
+        **(drawing.rules() if given["random"] == "ngraph" else {}),
+    }
 
 
 def refused(left: list[Left]) -> UnsupportedError:

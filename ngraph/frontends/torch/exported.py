@@ -25,7 +25,7 @@ from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import private, quantised, table
+from ngraph.frontends.torch import encoders, indexing, private, quantised, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, name_of, unfit
 
@@ -50,7 +50,8 @@ class ExportedFile:
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                program = program.run_decompositions(quantised.decompositions())
+                rules = {**quantised.decompositions(), **encoders.rules(), **indexing.bags()}
+                program = program.run_decompositions(rules)
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart
             raise UnsupportedError(f"PyTorch cannot take {name} apart: {error}", fix="export it with this version of torch") from error
         self.program, self.name = program, name
@@ -99,11 +100,11 @@ class ExportedFile:
         return Port(node.name, f"tensor({type_name(val.dtype)})", tuple(shape), kinds.OURS[val.dtype].np, "tensor")
 
     def _results(self, by_name: Mapping[str, Node]) -> tuple[tuple[Port, ...], dict[str, Any], dict[str, str]]:
-        """Returns the outputs, the node or number that each is, and the nodes that buffers become."""
+        """Returns the outputs, the node or number that each is, and the nodes that buffers and parameters become."""
         ports, results, writes = list[Port](), dict[str, Any](), dict[str, str]()
         labels = iter(output_names(self.program))
         for spec in self.program.graph_signature.output_specs:
-            if spec.kind is OutputKind.BUFFER_MUTATION:
+            if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
                 writes[self._array(str(spec.target))] = spec.arg.name
                 continue
             if spec.kind is OutputKind.USER_INPUT_MUTATION:

@@ -306,6 +306,14 @@ def rules() -> dict[Any, Any]:
         aten.index.Tensor: index_of_masks,
         aten.index_put.default: index_put_of_masks,
         aten.masked_select.default: masked_select,
+        **bags(),
+    }
+
+
+def bags() -> dict[Any, Any]:
+    """Returns how bags of embeddings are taken apart, by overload."""
+    aten = torch.ops.aten
+    return {
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
         aten._embedding_bag_backward.default: embedding_bag_backward,

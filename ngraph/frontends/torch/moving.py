@@ -285,7 +285,9 @@ def fill(n: TorchNode, a: Any, value: Any) -> Tensor:
     return full_of(n, value)
 
 
-@translates("aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten._efficientzerotensor")
+@translates(
+    "aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten._efficientzerotensor", "aten._new_zeros_with_same_feature_meta"
+)
 def zeros(n: TorchNode, *args: Any, **named: Any) -> Tensor:
     return full_of(n, False if n.dtype.kind == "bool" else 0)
 

@@ -408,6 +408,12 @@ def fma(n: TorchNode, a: Any, b: Any, c: Any) -> Tensor:
     return n.each(lambda x, y, z: x * y + z, a, b, c)
 
 
+@translates("prims.div")
+def divided(n: TorchNode, a: Any, b: Any) -> Tensor:
+    """The quotient, of integers its whole part."""
+    return n.each(lambda x, y: x / y if x.dtype.is_float else by_element.truncated(x, y), a, b)
+
+
 # ---- casts and copies ---------------------------------------------------------------------------------------------------
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from ngraph.frontends.positional import special as functions_of
 from ngraph.frontends.positional.elementwise import alone, each
+from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import merge
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import functions
@@ -129,3 +131,26 @@ def mantissa_and_exponent(n: TorchNode, a: Tensor) -> tuple[Tensor, Tensor]:
     k = alone(n.g, exponent, a)
     m = each(n.g, lambda x, k: e.cast(e.cast(x, dtypes.float64) * e.power(2.0, -e.cast(k, dtypes.float64)), x.dtype), a, k)
     return m, k
+
+
+# ---- whole numbers --------------------------------------------------------------------------------------------------------
+
+
+@translates("prims.gcd", "aten.gcd")
+def greatest_common_divisor(n: TorchNode, a: Any, b: Any) -> Tensor:
+    """Euclid's algorithm, on all elements until each is done."""
+
+    def gcd(x: Op, y: Op) -> Op:
+        axes = merge(x.axes, y.axes)
+        x, y = (broadcast(e.absolute(t) if t.dtype.kind == "int" else t, axes) for t in (x, y))
+
+        def goes_on(x: Op, y: Op) -> Op:
+            return e.less(0, total(e.cast(e.not_equal(y, 0), dtypes.uint8), tuple(axes), "max"))
+
+        def step(x: Op, y: Op) -> tuple[Op, Op]:
+            done = e.equal(y, 0)
+            return e.where(done, x, y), e.where(done, 0, e.mod(x, e.where(done, 1, y)))
+
+        return while_loop(goes_on, step, (x, y))[0]
+
+    return n.each(gcd, a, b)

@@ -277,3 +277,26 @@ def test_lengths_with_factors_are_read_from_files(tmp_path):
         (found,) = loaded.run(None, {"x": x.numpy()})
         np.testing.assert_allclose(found, Larger()(x), rtol=1e-5, atol=1e-6)
     assert is_arithmetic("Float('1.5', precision=53)") and not is_arithmetic("Float('os.x', precision=53)")
+
+
+class Halving(torch.nn.Module):
+    """A module that writes its parameter and a buffer in each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 8.0]))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.div_(2)
+        self.calls += 1
+        return x * self.weight
+
+
+def test_parameters_that_a_program_writes_keep_their_values_for_the_next_call():
+    x = torch.randn(2, 3)
+    program = torch.export.export(Halving(), (x,))
+    ours, theirs = ng.torch.load(program), program.module()
+    for _ in range(3):
+        np.testing.assert_allclose(ours(x.numpy()), theirs(x).detach().numpy())

@@ -13,6 +13,7 @@ def with_specials(x):
 
 
 SHAPES = [(3, 9), (2, 6), (5, 7)]
+WHOLE = [torch.int64, torch.int32, torch.int16]
 TALL, SQUARE = [(5, 3), (6, 4), (4, 4)], [(2, 3, 3), (1, 4, 4), (3, 2, 2)]
 CASES = {  # a function, and shapes of its input
     "sort of NaN": (lambda x: torch.sort(with_specials(x), stable=True, descending=True), SHAPES),
@@ -28,6 +29,10 @@ CASES = {  # a function, and shapes of its input
     "singular values": (torch.linalg.svdvals, TALL),
     "orthogonal": (lambda x: torch.linalg.qr(x)[1].abs(), TALL),
     "pseudo-inverse": (torch.linalg.pinv, TALL),
+    "common divisors": (lambda x: [f((x * 40).to(t), (x.flip(1) * 7).to(t)) for f in (torch.gcd, torch.lcm) for t in WHOLE], SHAPES),
+    "uint8 divisors": (lambda x: torch.gcd((x * 40).abs().to(torch.uint8), torch.tensor(12, dtype=torch.uint8)), SHAPES),
+    "tangents": (lambda x: torch.func.jvp(lambda a: (a @ a.mT / 8).sin(), (x / 2,), (x.cos(),)), SHAPES),
+    "second derivatives": (lambda x: torch.func.hessian(lambda a: (a.square() @ a[0]).tanh().sum())(x / 4), SHAPES),
     "quantiles": (lambda x: torch.quantile(x, 0.3, dim=1), SHAPES),
     "edges, 1d": (lambda x: F.pad(x, (2, 1), mode="replicate"), SHAPES),
     "edges, 2d": (lambda x: F.pad(x, (2, -1, 0, 3), mode="replicate"), SQUARE),
