@@ -106,8 +106,9 @@ def _is_value(x: Any) -> bool:
     return _is_tensor(x) or callable(x)
 
 
-def _is_window(x: Any) -> bool:
-    return isinstance(x, Mapping) and all(_is_axis(a) for a in x)
+def _mapping(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Returns a test whether `x` is a dict from axes to values that fit `one`."""
+    return lambda x: isinstance(x, Mapping) and all(_is_axis(a) and one(v) for a, v in x.items())
 
 
 TENSOR = ArgumentKind("not a tensor", _is_tensor, "pass an op, a number or an array of numbers")
@@ -147,7 +148,10 @@ TEXT = ArgumentKind("not text", lambda x: isinstance(x, str), "pass a string")
 NAME = ArgumentKind("not a name", lambda x: isinstance(x, (str, int, float)), "pass a string")
 ROLES = ArgumentKind("not a list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
 MAPPING = ArgumentKind("not a dict", lambda x: isinstance(x, Mapping), "pass a dict")
-WINDOW = ArgumentKind("not a dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
+WINDOW = ArgumentKind("not a dict of axes", _mapping(lambda v: True), "pass a dict by axis or name: {H: 2}")
+SIZES = ArgumentKind("not a dict of whole numbers by axis", _mapping(_is_whole), "pass a whole number for each axis or name: {H: 2}")
+POOLED = ArgumentKind("not a dict of lengths by axis", _mapping(lambda v: _is_whole(v) or isinstance(v, Axis)), SIZES.fix)
+NEW_WINDOW = ArgumentKind("not a dict from axes to new ones", _mapping(_is_axis), 'pass the axis along each window: {"H": "R=3"}')
 FUNCTION = ArgumentKind("not a function", callable, "pass a function, as in lambda x: x + 1")
 OF_OPS = ArgumentKind("not a function", callable, "pass a function of ops, as in lambda w: ...; of ops themselves: ng.deriv(loss, w)")
 INDEX = ArgumentKind(
@@ -183,7 +187,7 @@ _NAMES = (  # kinds by the names of arguments, the same in every function but fo
     (TEXT, "pattern kind group mode combine role"),
     (NAME, "name docstring text prefix"),
     (MAPPING, "axes_map metadata conv_params poolparams"),
-    (WINDOW, "window"),
+    (POOLED, "window"),
     (FUNCTION, "function then otherwise condition filter"),
     (LIST, "slices"),
     (TENSOR, "logits grid ids weight bias mean_of_x variance_of_x ordered q weights slope"),
@@ -191,7 +195,7 @@ _NAMES = (  # kinds by the names of arguments, the same in every function but fo
     (WHOLE, "offset size hop n"),
     (NEW_AXIS, "segments bins"),
     (TEXT, "method side norm frames frequencies"),
-    (WINDOW, "factors counts"),
+    (SIZES, "factors counts"),
     (TRUTH, "endpoint inverse onesided align_corners antialias"),
     (ROLES, "roles"),
 )
@@ -228,7 +232,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     ("roll", "shift"): EXTENT,
     ("leaky_relu", "slope"): NUMBER,
     ("diag", "other"): AXIS,
-    ("unfold", "spatial"): WINDOW,
+    ("unfold", "spatial"): NEW_WINDOW,
     ("unique", "counts"): TRUTH,
     ("split", "parts"): ArgumentKind(
         "neither a whole number nor a list of them",
@@ -241,7 +245,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     ("categorical", "axes"): NEW_AXES,
     ("grid_sample", "parts"): AXIS,
     ("grid_sample", "padding"): TEXT,
-    ("interpolate", "lengths"): WINDOW,
+    ("interpolate", "lengths"): SIZES,
     ("slice_along_axis", "idx"): INDEX,
     ("lookuptable", "pad_idx"): WHOLE,
     ("top_k", "k"): AXIS_OR_WHOLE,
@@ -308,7 +312,10 @@ SYNONYMS = {
     **dict.fromkeys(("p",), ("rate",)),
 }
 
-INSTEAD = {"make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name"}  # fixes by function name
+INSTEAD = {  # fixes by function name
+    "make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name",
+    "map_roles": 'write {"H": "P"} or H="P", the old axis and the new',
+}
 
 
 def shown(x: Any) -> str:
@@ -345,13 +352,14 @@ def _unbound(
     named: Mapping[str, Any],
     why: str,
     synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
+    missing: str = "",
 ) -> NgraphError:
-    """Returns the error for arguments that a function does not have, or lacks."""
+    """Returns the error for arguments that a function does not have, or lacks; missing: the attribute of a record without a default."""
     details = (_signature(name, parameters.values()),)
     strangers = [n for n in named if n not in parameters]
     if not strangers:
         needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        fix = INSTEAD.get(name, f"write {name}({', '.join(needed)})")
+        fix = INSTEAD.get(name, f"give {missing}=" if missing else f"write {name}({', '.join(needed)})")
         return ArgumentTypeError(f"{name}: {why}", details=details, fix=fix)
     stranger = strangers[0]
     like = [n for n in synonyms.get(stranger, ()) if n in parameters]
@@ -414,6 +422,9 @@ def told(
         given = inspect.Signature(list(parameters.values())).bind(*args, **named).arguments
     except TypeError as mismatch:
         return _unbound(name, parameters, named, str(mismatch), synonyms)
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if missing in parameters and missing not in given:
+        return _unbound(name, parameters, named, f"missing a required argument: {missing!r}", synonyms, missing)
     kinds = {p: kind_of(name, p) for p in given}
     if isinstance(error, TypeError) and FUNCTION in kinds.values() and "argument" in str(error):
         return ArgumentTypeError(

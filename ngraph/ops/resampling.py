@@ -97,7 +97,7 @@ def places(
     if mode == "half_pixel_symmetric":
         return dtype(size / 2) * (1 - dtype(many) / (scale * dtype(size))) + (o + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel" and many == 1:
-        return np.full(1, -0.5)
+        return np.full(1, 0.0)
     if mode in SCALED:
         return np.asarray(SCALED[mode](o, scale))
     raise GraphError(f"there is no coordinate_transformation_mode {mode!r}")
@@ -141,7 +141,7 @@ def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0) -> Op:
         steps = (many if scale == 0.0 else size * scale) - 1.0
         return where(equal(steps, 0.0), 0.0, o * (size - 1.0) / where(equal(steps, 0.0), 1.0, steps))
     at: Op = SCALED[mode](o, many / size if scale == 0.0 else filled(scale, (), size.dtype))
-    return where(equal(many, 1.0), -0.5, at) if mode == "pytorch_half_pixel" else at
+    return where(equal(many, 1.0), 0.0, at) if mode == "pytorch_half_pixel" else at
 
 
 def _whole(i: Op) -> Op:

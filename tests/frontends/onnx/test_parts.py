@@ -189,6 +189,16 @@ def test_resizing_of_lengths_that_come_with_calls(mode, where):
         assert mine.readings == 1
 
 
+def test_a_single_element_is_read_at_the_first_place():
+    """By `pytorch_half_pixel` it lies at 0, not before it, which the cubic method tells apart: of known lengths and of open ones."""
+    node = h.make_node("Resize", ["x", "", "", "size"], ["y"], mode="cubic", coordinate_transformation_mode="pytorch_half_pixel")
+    feeds = [{"x": draw(n, 5), "size": np.array(size)} for n in (3, 6) for size in ((1, 4), (5, 1), (1, 1))]
+    agree(model([node], [("x", F, ["n", 5]), ("size", I, [2])], [("y", F, None)]), *feeds, atol=1e-4)
+    half = h.make_node("Resize", ["x", "", "by"], ["y"], mode="cubic", coordinate_transformation_mode="pytorch_half_pixel")
+    made = model([half], [("x", F, ["n", 5])], [("y", F, None)], {"by": np.array([0.5, 1], np.float32)})
+    assert agree(made, *[{"x": draw(n, 5)} for n in (2, 3, 7)], atol=1e-4).readings == 1
+
+
 @pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
 @pytest.mark.parametrize("how", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_which_element_is_nearest_does_not_depend_on_rounding(where, how):
