@@ -1,8 +1,8 @@
 """Records of matrix factorisations. Two axes of an operand are the rows and columns of matrices, all others count matrices.
 
-`cholesky`, `triangular_solve` and `lu` are composites: large matrices are cut into blocks, whose products are contractions, down to
-`cholesky_block`, `triangular_block` and `lu_block`, core ops with generated code. `qr`, `svd` and `eigh` are core ops without machine
-code: LAPACK computes them, as a step on the host.
+`cholesky`, `triangular_solve`, `lu`, `det` and `solve` are composites: large matrices are cut into blocks, whose products are contractions,
+down to `cholesky_block`, `triangular_block` and `lu_block`, core ops with generated code. `qr`, `svd` and `eigh` are core ops without
+machine code: LAPACK computes them, as a step on the host.
 
 The algorithms are those of Golub and Van Loan, Matrix Computations, 4th edition: 4.2 (Cholesky), 3.1 (triangular systems), 3.4 (LU).
 """
@@ -27,6 +27,7 @@ from ngraph.ops.elementwise import as_op, cast, equal, filled, less, where
 from ngraph.ops.indexing import gather, scatter
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import broadcast, concat_along_axis, iota, rename_record, slice_along_axis
+from ngraph.ops.reduce import reduce
 from ngraph.ops.state import parts, together
 
 MIN_BLOCK = 64  # rows: products of smaller blocks take longer than the block's own factorisation
@@ -516,6 +517,51 @@ lu: OpDef = op(
     grad=_lu_gradient,
     lower=_lu_lower,
     samples=_lu_samples(lambda: lu),
+    ulp=64,
+    error=1e-5,
+)
+
+
+def _det_type(inputs: tuple[TensorType, ...], rows: Any, columns: Any) -> TensorType:
+    (x,) = inputs
+    return TensorType(axes_like(x.axes, matrix_axes("det", x, rows, columns)), x.dtype)
+
+
+def _det_reference(call: Call, x: np.ndarray) -> np.ndarray:
+    axes, last = call.inputs[0].axes, tuple([call.attrs[k] for k in ("rows", "columns")])
+    batch = [a for a in axes if a not in last]
+    return align(np.asarray(np.linalg.det(wide(align(x, axes, (*batch, *last))))), batch, call.axes).astype(call.dtype.np)
+
+
+def diagonal_of_lu(x: Op, rows: Axis, columns: Axis) -> tuple[Op, Op]:
+    """Returns the diagonal of U, along `rows`, and the sign of the exchange of rows."""
+    packed, _, swaps = parts(lu.build(x, rows=rows, columns=columns))
+    return gather.build(packed, iota(rows), axes=(columns,), mode="clip"), cast(swaps, x.dtype)
+
+
+@in_float32
+def _det_lower(op: Op, x: Op) -> Op:
+    rows = axis_in(x, op.attrs["rows"])
+    diagonal, swaps = diagonal_of_lu(x, rows, op.attrs["columns"])
+    return reduce.build(diagonal, kind="multiply", axes=(rows,)) * swaps
+
+
+def _det_samples(s: Any) -> list[Op]:
+    made = []
+    for n, batch in ((3, ()), (2, (s.N,)), (1, (s.K,)), (0, (s.N,)), (3, (s.Z,)), (4, (s.K, s.N))):
+        i, j = s.axis(n, name="R"), s.axis(n, name="C")
+        made.append(det.build(s.x(j, *batch, i) + on_diagonal(2.0, i, j, s.dtype), rows=i, columns=j))
+    return made
+
+
+det: OpDef = op(
+    "det",
+    "The determinants of square matrices: the product of U's diagonal, by the sign of the exchange of rows.",
+    form="(x; rows, columns)",
+    type=_det_type,
+    reference=_det_reference,
+    lower=_det_lower,
+    samples=_det_samples,
     ulp=64,
     error=1e-5,
 )

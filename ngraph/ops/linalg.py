@@ -26,7 +26,6 @@ from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops import factorisation, spectral
 from ngraph.ops.elementwise import absolute, as_op, cast, common, equal, log, sign, sqrt
 from ngraph.ops.factorisation import Matrices, beside, renamed
-from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import broadcast, iota
 from ngraph.ops.reduce import min, prod, sum
@@ -195,12 +194,6 @@ def inv(x: Any, rows: Any, columns: Any) -> Op:
     return renamed(solve(m.x, _eye(m.rows, other, m.x.dtype), m.rows, m.columns), (other, m.rows))
 
 
-def _diagonal(m: Matrices) -> tuple[Op, Op]:
-    """Returns the diagonal of U and the sign of the exchange of rows."""
-    packed, _, swaps = parts(factorisation.lu.build(m.x, rows=m.rows, columns=m.columns))
-    return gather.build(packed, iota(m.rows), axes=(m.columns,), mode="clip"), cast(swaps, m.x.dtype)
-
-
 @checked
 def det(x: Any, rows: Any, columns: Any) -> Op:
     """Returns the determinants of square matrices: x's axes but `rows` and `columns`. The gradient of a singular matrix is not finite.
@@ -210,8 +203,7 @@ def det(x: Any, rows: Any, columns: Any) -> Op:
     8.0
     """
     m = _matrices(x, rows, columns, "linalg.det", square=True)
-    diagonal, swaps = _diagonal(m)
-    return (prod(diagonal, reduction_axes=[m.rows]) * swaps).named("det")
+    return factorisation.det.build(m.x, rows=m.rows, columns=m.columns)
 
 
 @checked
@@ -223,7 +215,7 @@ def slogdet(x: Any, rows: Any, columns: Any) -> tuple[Op, Op]:
     [1.0, 2.079]
     """
     m = _matrices(x, rows, columns, "linalg.slogdet", square=True)
-    diagonal, swaps = _diagonal(m)
+    diagonal, swaps = factorisation.diagonal_of_lu(m.x, m.rows, m.columns)
     return prod(sign(diagonal), reduction_axes=[m.rows]) * swaps, sum(log(absolute(diagonal)), reduction_axes=[m.rows])
 
 

@@ -438,3 +438,9 @@ def _dequantize(w: GraphWriter, step: Step, x: TensorRef, scale: TensorRef, zero
     names, axis = _by_axis(w, x, scale, zero, x.dtype)
     (name,) = w.node("DequantizeLinear", [x.name, *names], axis=axis)
     return TensorRef(name, x.dims, step.result.dtype)
+
+
+@NODES.of("det")
+def _det(w: GraphWriter, step: Step, x: TensorRef, rows: AxisId, columns: AxisId) -> TensorRef:
+    batch = tuple([a for a in x.axes if a not in (rows, columns)])
+    return w.op("Det", w.full(x, (*batch, rows, columns)), dims=batch, dtype=x.dtype)

@@ -107,6 +107,7 @@ CLAIMS: dict[str, Any] = {
     "logsumexp": _takes("ReduceLogSumExp"),
     "clip": _scalars,
     "top_k": _takes("TopK"),
+    "det": _takes("Det"),
     **dict.fromkeys(("uniform", "normal", "randint", "lookuptable", "one_hot"), lambda op, opset: True),
 }
 

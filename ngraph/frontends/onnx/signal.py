@@ -11,7 +11,7 @@ import numpy as np
 from ngraph.autodiff import deriv
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.positional import fourier, products
+from ngraph.frontends.positional import factors, fourier
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
@@ -44,7 +44,7 @@ def mel_weights(n: Any, bins: Value, length: Value, rate: Value, low: Value, hig
 
 @translates("Det")
 def determinant(n: Any, x: Value) -> Tensor:
-    return products.determinant(n.g, x)
+    return factors.determinant(n.g, x)
 
 
 # ---- random numbers -----------------------------------------------------------------------------------------------------

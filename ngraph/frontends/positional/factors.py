@@ -17,6 +17,12 @@ def matrices(g: Any, x: Value) -> tuple[Tensor, Axis, Axis]:
     return t, rows, columns
 
 
+def determinant(g: Any, x: Value) -> Tensor:
+    """Returns the determinants of matrices."""
+    t, i, j = matrices(g, x)
+    return g.made(linalg.det(t.op, i, j), t.dims[:-2])
+
+
 def qr(g: Any, x: Value) -> tuple[Tensor, Tensor]:
     """Returns matrices with orthogonal columns [rows, k] and upper triangles [k, columns], k the shorter of both."""
     t, i, j = matrices(g, x)

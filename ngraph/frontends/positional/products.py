@@ -1,4 +1,4 @@
-"""Products of matrices, sums of products by letters, determinants."""
+"""Products of matrices, sums of products by letters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ngraph.ops import elementwise as e
 from ngraph.ops.control import scan, while_loop
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
-from ngraph.ops.rearrange import iota, rename_record
+from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
-from ngraph.ops.sorting import argreduce, cumsum
+from ngraph.ops.sorting import cumsum
 
 MAX_TILE_ROWS = 32  # of a group that are multiplied together: larger tiles are padded more, and took longer, as did smaller ones
 
@@ -109,33 +109,6 @@ def diagonal(g: Any, t: Tensor, term: Sequence[str]) -> Tensor:
             t = g.read(t, [d for k, d in enumerate(t.dims) if k not in places[1:]], index)
             term = [y for k, y in enumerate(term) if k not in places[1:]]
     return t
-
-
-def determinant(g: Any, x: Value) -> Tensor:
-    """The determinants of matrices, by elimination with row pivots."""
-    t = g.full(g.tensor(x), (x.rank - 2, x.rank - 1))
-    I, J = t.dims[-2:]
-    size = g.number(I.size)
-    a, det = t.op, e.filled(1, (), t.op.dtype)
-
-    def at(axis: Axis, k: int, y: Op) -> Op:
-        return y[{axis: k}] if axis in y.axes else y
-
-    row = iota(I)
-    other = g.fresh(size)
-    for k in range(size):
-        column = e.where(e.less(row, k), -1.0, e.absolute(at(J, k, a)))
-        pivot = argreduce.build(column, kind="max", axes=(I,))
-        to = e.where(e.equal(row, k), pivot, e.where(e.equal(row, pivot), k, row))
-        there = rename_record.build(to, to=((I, other),)) if I in to.axes else to
-        a = rename_record.build(gather(a, there, axes=(I,), mode="clip"), to=((other, I),))
-        head = at(I, k, a)
-        diagonal = at(J, k, head)
-        det = det * diagonal * e.where(e.equal(pivot, k), 1.0, -1.0)
-        below = e.logical_and(e.less(k, row), e.not_equal(diagonal, 0.0))
-        factor = e.where(below, at(J, k, a) / e.where(e.equal(diagonal, 0.0), 1.0, diagonal), 0.0)
-        a = a - factor * head
-    return g.made(det, t.dims[:-2])
 
 
 # ---- products by groups of rows -----------------------------------------------------------------------------------------

@@ -410,8 +410,7 @@ def cholesky(n: Any, x: Value) -> Tensor:
 
 @translates("MatrixDeterminant")
 def determinant(n: Any, x: Value) -> Tensor:
-    t, i, j = factors.matrices(n.g, x)
-    return n.g.made(linalg.det(t.op, i, j), t.dims[:-2])
+    return factors.determinant(n.g, x)
 
 
 @translates("LogMatrixDeterminant", results="sign log_abs_determinant")

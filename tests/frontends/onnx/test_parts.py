@@ -304,3 +304,12 @@ def test_spectra_of_a_signal_without_a_dim_of_parts():
 def test_spectra(inverse, length):
     node = h.make_node("DFT", ["x"], ["y"], axis=1, inverse=inverse)
     agree(model([node], [("x", F, [2, length, 2])], [("y", F, None)]), {"x": draw(2, length, 2)}, atol=1e-4)
+
+
+def test_determinants_of_sizes_that_come_with_calls():
+    """Rows change places, one matrix is singular, and one has no rows; all sizes are one reading."""
+    node = h.make_node("Det", ["x"], ["y"])
+    feeds = [{"x": draw(n, m, m, seed=m)} for n, m in ((3, 4), (2, 7), (5, 1), (1, 8))]
+    feeds[0]["x"][0, 0, 0] = 0
+    feeds[1]["x"][1, 3] = feeds[1]["x"][1, 5] * 2
+    assert agree(model([node], [("x", F, ["n", "m", "m"])], [("y", F, None)]), *feeds, atol=1e-4).readings == 1
