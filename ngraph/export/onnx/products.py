@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.export.onnx.lengths import constant
-from ngraph.export.onnx.rules import CLAIMS, reduced
-from ngraph.export.onnx.writer import NODES, Cannot, GraphWriter, TensorRef, takes
+from ngraph.export.onnx.lengths import constant, same
+from ngraph.export.onnx.rules import CLAIMS, FLOAT32, reduced
+from ngraph.export.onnx.writer import NODES, Cannot, GraphWriter, TensorRef, since, takes
 from ngraph.numpy_ops.reindex import affine
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
@@ -21,6 +21,7 @@ from ngraph.ops.aligned import without
 from ngraph.program.program import AxisId, Step, Value
 
 Axes = tuple[AxisId, ...]
+AXIS_OF_DFT = 20  # the opset from which the axis of DFT is an input
 
 # ---- contractions -------------------------------------------------------------------------------------------------------
 
@@ -444,3 +445,45 @@ def _dequantize(w: GraphWriter, step: Step, x: TensorRef, scale: TensorRef, zero
 def _det(w: GraphWriter, step: Step, x: TensorRef, rows: AxisId, columns: AxisId) -> TensorRef:
     batch = tuple([a for a in x.axes if a not in (rows, columns)])
     return w.op("Det", w.full(x, (*batch, rows, columns)), dims=batch, dtype=x.dtype)
+
+
+# ---- Fourier transforms -------------------------------------------------------------------------------------------------
+
+
+@NODES.of("dft")
+def _dft(w: GraphWriter, step: Step, *parts: TensorRef, axis: AxisId, out: AxisId, inverse: bool) -> tuple[TensorRef, ...]:
+    """Returns both parts of a DFT as long as the longer of both axes, cut to `out`.
+
+    One of the other direction is the conjugate of that of the conjugate: ONNX divides its inverse by the length, ONNX Runtime in float32.
+    """
+    if w.opset < since("DFT"):
+        raise Cannot(f"opset {since('DFT')}")
+    dtype = step.results[0].dtype
+    others = tuple([a for a in step.inputs[0].axes if a != axis])
+    shown = (*others, out)
+    size, count = w.length(axis), w.length(out)
+    if size == 0:
+        return (w.filled(0, shown, dtype), w.filled(0, shown, dtype))
+    n = expr.maximum(size, count)
+    dims = (*(others or (None,)), axis)
+    at, wide = len(dims) - 1, FLOAT32 if dtype.bits < 32 else dtype
+    given = [w.full(w.cast(p, wide), dims) for p in parts]
+    if inverse and len(given) > 1:
+        given[1] = w.elementwise("Neg", given[1])
+    found = [w.node("Unsqueeze", [p.name, w.ints([-1])])[0] for p in given]
+    x = found[0] if len(found) == 1 else w.node("Concat", found, axis=-1)[0]
+    half = len(parts) == 1 and same(count, size // 2 + 1)
+    attrs = {"onesided": int(half)}
+    inputs = [x, "" if same(n, size) else w.scalar(n)]
+    if w.opset < AXIS_OF_DFT:
+        attrs["axis"] = at
+    else:
+        inputs.append(w.scalar(at))
+    y = w.node("DFT", inputs, **attrs)[0]
+    if not half and not same(n, count):
+        y = w.node("Slice", [y, w.ints([0]), w.vector([count]), w.ints([at])])[0]
+    made = []
+    for k in (0, 1):
+        part = TensorRef(w.node("Gather", [y, w.scalar(k)], axis=len(dims))[0], (*dims[:-1], out), wide)
+        made.append(w.cast(w.elementwise("Neg", part) if inverse and k else part, dtype))
+    return tuple(made)

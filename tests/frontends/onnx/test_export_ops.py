@@ -34,7 +34,6 @@ REFUSED = {
     "bitcast": "BitCast begins at opset 26",
     **dict.fromkeys(("cholesky", "cholesky_block", "lu", "lu_block", "solve", "triangular_solve", "triangular_block"), "linear algebra"),
     **dict.fromkeys(("eigh", "pinv", "qr", "svd"), "linear algebra"),
-    "dft": "a transform of a length that calls bring; those of known lengths go out as products",
 }
 RANDOM = {"uniform": (-2, 3), "normal": (-10, 10), "randint": (-(1 << 63), 1 << 63)}
 # ONNX leaves open where NaN stands among others, and what becomes of infinities where they cancel
@@ -129,3 +128,20 @@ def test_what_is_refused_is_listed():
     page = (pathlib.Path(__file__).parents[3] / "docs" / "onnx.md").read_text()
     for name in REFUSED:
         assert f"`{name}`" in page.split("## Export")[1].split("\n## ")[0], name
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_a_transform_of_a_length_that_calls_bring(opset):
+    x = ng.placeholder("N=? T=?", dtype="float64").named("x")
+    whole, half = (f(x, "T") for f in (ng.fft, ng.rfft))
+    made = exported({"whole": whole, "half": half, "back": ng.ifft(whole, whole.axes[1].name)}, opset)
+    for n, t in ((3, 8), (1, 7), (2, 1), (4, 97)):
+        a = np.random.default_rng(t).standard_normal((n, t))
+        found, who = run(made, {"x": a})
+        assert who == "ONNX Runtime"
+        real = [f(a) for f in (np.fft.fft, np.fft.rfft)]
+        for got, want in zip(found, [np.stack([y.real, y.imag], -1) for y in [*real, a + 0j]], strict=True):
+            np.testing.assert_allclose(got, want, 1e-9, 1e-9)
+    with pytest.raises(ng.errors.UnsupportedError, match="needs opset 17") as refused:
+        exported({"whole": whole}, 16)
+    assert refused.value.fix.endswith("has them")
