@@ -422,7 +422,7 @@ def told(
         given = inspect.Signature(list(parameters.values())).bind(*args, **named).arguments
     except TypeError as mismatch:
         return _unbound(name, parameters, named, str(mismatch), synonyms)
-    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    missing = str(error.args[0]) if isinstance(error, KeyError) and error.args else ""
     if missing in parameters and missing not in given:
         return _unbound(name, parameters, named, f"missing a required argument: {missing!r}", synonyms, missing)
     kinds = {p: kind_of(name, p) for p in given}
