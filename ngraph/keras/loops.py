@@ -123,7 +123,9 @@ def while_loop(cond: Callable[..., Any], body: Callable[..., Any], loop_vars: An
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
-    """Returns the value after body_fun(k, value) for each k from lower to upper."""
+    """Returns the value after body_fun(k, value) for each k from lower to upper; it has a derivative where both are numbers of Python."""
+    if isinstance(lower, int) and isinstance(upper, int):
+        return scan(lambda v, k: (body_fun(k, v), None), init_val, numpy.arange(lower, upper, dtype="int32"))[0]
     first = convert_to_tensor(lower, "int32")
     found = while_loop(lambda k, v: k < upper, lambda k, v: (k + 1, body_fun(k, v)), (first, init_val))
     return found[1]

@@ -195,3 +195,21 @@ def test_the_bessel_function_i0_in_a_compiled_function():
     compiled = ngraph.keras.jit(ops.i0)
     np.testing.assert_allclose(np.asarray(compiled(x)), np.i0(x.astype("float64")), 1e-6)
     np.testing.assert_allclose(ops.i0(x), np.i0(x.astype("float64")), 1e-6)
+
+
+def test_a_loop_over_numbers_has_a_derivative():
+    w, x = np.array([[0.3, -0.2], [0.1, 0.4]], "float32"), np.array([[1.0, 2.0]], "float32")
+
+    def loss(w, x):
+        return ops.sum(ops.fori_loop(0, 3, lambda k, v: ops.matmul(v, w) + ops.cast(k, "float32"), x))
+
+    value, gradient = ngraph.keras.jit(ngraph.keras.value_and_grad(loss))(w, x)
+    states = [x.astype("float64")]
+    for k in range(3):
+        states.append(states[-1] @ w + k)
+    np.testing.assert_allclose(value, states[3].sum(), 1e-6)
+    back, wanted = np.ones((1, 2)), np.zeros((2, 2))
+    for state in states[2::-1]:
+        wanted, back = wanted + state.T @ back, back @ w.T
+    np.testing.assert_allclose(gradient, wanted, 1e-5)
+    assert float(ops.fori_loop(2, 2, lambda k, v: v + 1, 5.0)) == 5.0
