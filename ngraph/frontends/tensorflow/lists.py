@@ -48,13 +48,19 @@ class TensorList:
             raise GraphError("a stack is filled in a loop that does not count its turns", fix="loop while a counter is below a limit")
         return self.of(shapes.filled(n.g, np.zeros((), self.dtype)[()], [self.count, *shape]))
 
-    def made(self, n: Any) -> Tensor:
-        """Returns the list as one tensor. Raises GraphError where none of its tensors has been set, and the file says no shape."""
+    def made(self, n: Any, said: Value = None) -> Tensor:
+        """Returns the list as one tensor. said: the shape of each tensor, as the op that reads them has it, -1 for what is open.
+
+        Raises GraphError where none of its tensors has been set, and the file says no shape.
+        """
         if self.tensor is not None:
             return self.tensor
-        if self.shape is None or None in self.shape:
+        shape = self.shape
+        if isinstance(said, ConstantArray) and said.array.ndim and (said.array >= 0).all():
+            shape = said.array.tolist()
+        if shape is None or None in shape:
             raise GraphError("a list of tensors is read of which none has been set, and whose shape is open")
-        found = self.filled(n, [s for s in self.shape if s is not None]).tensor
+        found = self.filled(n, [s for s in shape if s is not None]).tensor
         assert found is not None
         return found
 
@@ -122,7 +128,7 @@ def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
 
 @translates("TensorListStack")
 def stack(n: Any, items: TensorList, shape: Value) -> Value:
-    return items.made(n) if items.text is None else items.text
+    return items.made(n, shape) if items.text is None else items.text
 
 
 @translates("TensorListLength")
@@ -142,7 +148,7 @@ def element_shape(n: Any, items: TensorList) -> Value:
 def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Value:
     if items.text is not None:
         return in_python(n, lambda a, i: np.asarray(a[i], object), [items.text, indices], [object])[0]
-    return indexing.gathered(n.g, items.made(n), indices, 0, n.takes[0])
+    return indexing.gathered(n.g, items.made(n, shape), indices, 0, n.takes[0])
 
 
 def resizes(node: Any) -> bool:
