@@ -168,6 +168,7 @@ TWO: dict[str, Callable[[Op, Op], Op]] = {
     "arctan2": lambda x, y: functions.atan2(x, y),
     "hypot": lambda x, y: functions.hypot(x, y),
     "logaddexp": lambda x, y: functions.logaddexp(x, y),
+    "nextafter": lambda x, y: by_element.next_after(x, y),
     "logaddexp2": _logaddexp2,
     "heaviside": _heaviside,
     "divide_no_nan": _no_nan,
@@ -187,7 +188,7 @@ TWO: dict[str, Callable[[Op, Op], Op]] = {
     "right_shift": _bits("shr"),
 }
 
-FLOATS = "divide arctan2 hypot logaddexp logaddexp2 heaviside divide_no_nan".split()  # of two tensors, in floats
+FLOATS = "divide arctan2 hypot logaddexp logaddexp2 heaviside divide_no_nan nextafter".split()  # of two tensors, in floats
 
 
 def binary(name: str, floats: bool, rule: Callable[..., list[Any]] = met) -> Callable[[Any, Any], Any]:

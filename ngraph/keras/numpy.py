@@ -327,14 +327,14 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> Any:
     return convert_to_tensor(count, "int32"), convert_to_tensor(edges, x.dtype)
 
 
-def _of_two(name: str, floats: bool = False) -> Callable[[Any, Any], Any]:
+def _of_two(name: str) -> Callable[[Any, Any], Any]:
     def function(x1: Any, x2: Any) -> Any:
-        return by_numpy(name, getattr(np, name), *el.met(x1, x2, floats=floats))
+        return by_numpy(name, getattr(np, name), *el.met(x1, x2))
 
     return function
 
 
-gcd, lcm, nextafter = _of_two("gcd"), _of_two("lcm"), _of_two("nextafter", True)
+gcd, lcm = _of_two("gcd"), _of_two("lcm")
 
 
 def slogdet(x: Any) -> Any:

@@ -151,6 +151,38 @@ def unary(d):
     return [d.array(dtype, d.shape(), low, high, special=not exact and d.maybe(0.4))], {}
 
 
+@case("NextAfter")
+def next_after(d):
+    shape, dtype = d.shape(), d.dtype(only=WIDE)
+    x = d.array(dtype, shape, -2, 2, special=True)
+    return [x, x.copy() if d.maybe(0.2) else d.array(dtype, d.broadcast(shape), -2, 2, special=True)], {}
+
+
+@case("MatrixSquareRoot")
+def matrix_root(d):
+    dtype, n = d.dtype(only=WIDE), int(d.r.integers(1, 6))
+    x = d.array(dtype, [*d.shape(most=2, high=3), n, n], -1, 1)
+    return [(x @ np.swapaxes(x, -1, -2) + np.triu(np.ones((n, n))) + np.eye(n)).astype(dtype)], {}
+
+
+@case("StatelessMultinomial")
+def stateless_multinomial(d):
+    logits = d.array(d.one(["float32", "float64", "float16"]), d.shape(2, high=7), -3, 3)
+    logits.ravel()[:: d.one([3, 99])] = -np.inf
+    logits[:, -1] = 0
+    seed = np.asarray(d.r.integers(-(2**31), 2**31 - 1, 2)).astype(d.one(["int32", "int64"]))
+    return [logits, known(d.r.integers(1, 20), "int32"), seed], {"output_dtype": d.one([tf.int32, tf.int64])}
+
+
+@case("SparseReduceSum")
+def sparse_sum(d):
+    shape = d.shape(int(d.r.integers(1, 4)))
+    there = d.r.random(shape) < 0.5
+    values = d.array(d.one(["float32", "float64", "int32", "int64"]), [int(there.sum())])
+    axes = known(d.axes(len(shape)), "int32")
+    return [np.argwhere(there).astype("int64"), values, known(shape, "int64"), axes], {"keep_dims": d.maybe()}
+
+
 @case(*(f"Bessel{kind}" for kind in split("I0 I0e I1 I1e J0 J1 K0 K0e K1 K1e Y0 Y1")))
 def bessel(d):
     low = 0.02 if d.op[6] in "KY" else -30

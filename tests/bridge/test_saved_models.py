@@ -228,6 +228,13 @@ def rows(x, n):
     }  # fmt: skip
 
 
+def turns(x):
+    """An array that a loop over rows fills, of which there may be none."""
+    found = tf.TensorArray(F, tf.shape(x)[0])
+    found = tf.while_loop(lambda k, a: k < tf.shape(x)[0], lambda k, a: (k + 1, a.write(k, tf.reduce_sum(x[k]) * x[k])), [0, found])[1]
+    return tf.ensure_shape(found.stack(), [None, 3])
+
+
 RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
 FUNCTIONS = {
     "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
@@ -254,6 +261,10 @@ FUNCTIONS = {
     "ctc": (transcribed, {"x": spec(None, 6, 5)}),
     "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
 }  # fmt: skip
+
+
+def test_a_loop_of_no_turns_leaves_an_array_empty(transformer, tmp_path):
+    compared(turns, {"x": spec(None, 3)}, tmp_path / "model", transformer, batches=(0, 2, 0, 5))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -66,6 +66,18 @@ def sign_bit(x: Op) -> Op:
     return e.less(x, 0) if x.dtype.kind == "int" else e.filled(False, x.axes, dtypes.bool_)
 
 
+def next_after(x: Op, y: Op) -> Op:
+    """Returns the next float from x towards y: bits as whole numbers run with the floats on each side of 0."""
+    kind = as_dtype(f"int{x.dtype.bits}")
+    whole = e.bitcast(x, dtype=kind)
+    away = e.equal(e.less(x, y), e.less(0.0, x))  # whether the step goes away from 0
+    moved = e.bitcast(e.where(away, whole + 1, whole - 1), dtype=x.dtype)
+    least = e.bitcast(e.filled(1, x.axes, kind), dtype=x.dtype)
+    moved = e.where(e.equal(x, 0.0), e.where(e.less(0.0, y), least, -least), moved)
+    nan = e.logical_or(functions.isnan(x), functions.isnan(y))
+    return e.where(nan, x + y, e.where(e.equal(x, y), y, moved))
+
+
 WHOLE_POWERS: dict[float, Callable[[Op], Op]] = {
     1: lambda x: x,
     2: lambda x: x * x,

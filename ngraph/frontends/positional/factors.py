@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import minimum
@@ -46,3 +48,21 @@ def eigh(g: Any, x: Value) -> tuple[Tensor, Tensor]:
     k = g.fresh(i.size)
     values, vectors = linalg.eigh(t.op, i, j, inner=k)
     return g.made(values, [*t.dims[:-2], k]), g.made(vectors, [*t.dims[:-2], i, k])
+
+
+def square_root(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the principal square roots of matrices, by a step in Python: Denman's and Beavers' iteration, in float64.
+
+    The root of a matrix that has none, since an eigenvalue is negative or 0, does not settle: it is NaN.
+    """
+    found, rest, one = a.astype(np.float64), a.astype(np.float64), np.eye(a.shape[-1])
+    with np.errstate(all="ignore"):
+        for _ in range(40):
+            try:
+                inverse = np.linalg.inv(rest)
+            except np.linalg.LinAlgError:
+                return np.full_like(a, np.nan)
+            found, rest = found @ (one + inverse) / 2, one / 2 + (rest + inverse) / 4
+        error = np.abs(found @ found - a).max((-2, -1), keepdims=True, initial=0)
+        settled = error <= 1e-4 * np.abs(a).max((-2, -1), keepdims=True, initial=0)
+    return np.where(settled, found, np.nan).astype(a.dtype)

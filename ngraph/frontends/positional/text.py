@@ -246,3 +246,26 @@ def fingerprint64(s: bytes) -> int:
         z, x = x, z & _BITS
     u = _pair(v[0], w[0], by & _BITS) + _shifted(y) * _K0 + z
     return _pair(u & _BITS, (_pair(v[1], w[1], by & _BITS) + x) & _BITS, by & _BITS)
+
+
+# ---- characters by number ---------------------------------------------------------------------------------------------------
+
+
+def characters(data: bytes, encoding: str, bad: Callable[[int], list[int]]) -> list[tuple[int, int]]:
+    """Returns the characters of encoded text, each as its first byte's place and its number.
+
+    bad: what stands for a malformed part, by its place.
+    """
+    found, at = list[tuple[int, int]](), 0
+    while at < len(data):
+        try:
+            piece, malformed = data[at:].decode(encoding), 0
+        except UnicodeDecodeError as error:
+            piece, malformed = data[at : at + error.start].decode(encoding), max(error.end - error.start, 1)
+        for c in piece:
+            found.append((at, ord(c)))
+            at += len(c.encode(encoding))
+        if malformed:
+            found += [(at, code) for code in bad(at)]
+            at += malformed
+    return found

@@ -14,6 +14,7 @@ from ngraph.frontends.positional import factors, products, reductions
 from ngraph.frontends.positional import special as in_double
 from ngraph.frontends.positional.reductions import REDUCTIONS, dims_of, reduce_over
 from ngraph.frontends.positional.shapes import at, broadcast_shape, padded, sliced, stacked, turned
+from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import ConstantArray, Held, Tensor, Value
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
@@ -187,6 +188,7 @@ BINARY: dict[str, Callable[[Op, Op], Op]] = {
     "Minimum": e.minimum,
     "SquaredDifference": lambda x, y: (x - y) * (x - y),
     "Atan2": functions.atan2,
+    "NextAfter": by_element.next_after,
     "Xdivy": lambda x, y: e.where(e.equal(x, 0), e.filled(0, (), x.dtype), x / y),
     "Xlogy": _times_unless_zero(e.log),
     "Xlog1py": _times_unless_zero(e.log1p),
@@ -400,6 +402,11 @@ def einsum(n: Any, *xs: Value) -> Tensor:
 
 
 # ---- linear algebra -----------------------------------------------------------------------------------------------------
+
+
+@translates("MatrixSquareRoot")
+def matrix_root(n: Any, x: Value) -> Value:
+    return in_python(n, factors.square_root, [x], [x.np])[0]
 
 
 @translates("Cholesky")

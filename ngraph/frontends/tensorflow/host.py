@@ -205,6 +205,58 @@ def string_split(n: Any, x: Value, separator: Value) -> tuple[Value, ...]:
     return step(n, run, [x, separator], np.int64, STRINGS, np.int64)
 
 
+def _bad(n: Any) -> Callable[[int], list[int]]:
+    """Returns what a node's attribute `errors` puts in place of what is no character. Its function raises GraphError for `strict`."""
+    errors, other = n.attr("errors", "replace"), n.attr("replacement_char", 0xFFFD)
+
+    def run(at: int) -> list[int]:
+        if errors == "strict":
+            raise GraphError(f"{n.op}: there is no character at byte {at}", fix="give text in the encoding, or errors='replace'")
+        return [other] if errors == "replace" else []
+
+    return run
+
+
+def _characters(n: Any) -> Callable[[bytes], list[tuple[int, int]]]:
+    """Returns the function from a string to places and numbers of its characters, by a node's attributes."""
+    encoding, bad = n.attr("input_encoding").lower(), _bad(n)
+    least = 32 if n.attr("replace_control_characters", False) else 0
+    return lambda s: [(at, c) for at, code in text.characters(s, encoding, bad) for c in ([code] if code >= least else bad(at))]
+
+
+@translates("UnicodeDecode", "UnicodeDecodeWithOffsets", results="row_splits char_values char_to_byte_starts")
+def unicode_decode(n: Any, x: Value) -> tuple[Value, ...]:
+    splits, each = n.attr("Tsplits", np.dtype(np.int64)), _characters(n)
+
+    def run(a: Array) -> tuple[Array, ...]:
+        rows = [each(s) for s in a.ravel()]
+        at, codes = (np.array([c[k] for row in rows for c in row], np.int64) for k in (0, 1))
+        return (np.cumsum([0, *map(len, rows)]), codes, at)[: 3 if n.op.endswith("Offsets") else 2]
+
+    return step(n, run, [x], splits, np.int32, *[np.int64] * n.op.endswith("Offsets"))
+
+
+def _encoded(codes: Sequence[int], encoding: str, bad: Callable[[int], list[int]]) -> bytes:
+    kept = (c for k, code in enumerate(codes) for c in ([code] if 0 <= code < 0xD800 or 0xDFFF < code < 0x110000 else bad(k)))
+    return "".join(map(chr, kept)).encode(encoding)
+
+
+@translates("UnicodeTranscode")
+def unicode_transcode(n: Any, x: Value) -> Value:
+    each, encoding, bad = _characters(n), n.attr("output_encoding").lower().replace("_", "-"), _bad(n)
+    return step(n, by_element(lambda s: _encoded([code for _, code in each(s)], encoding, bad), STRINGS), [x], STRINGS)[0]
+
+
+@translates("UnicodeEncode")
+def unicode_encode(n: Any, values: Value, splits: Value) -> Value:
+    encoding, bad = n.attr("output_encoding").lower().replace("_", "-"), _bad(n)
+
+    def run(codes: Array, ends: Array) -> Array:
+        return text.objects([_encoded(codes[a:b].tolist(), encoding, bad) for a, b in zip(ends, ends[1:], strict=False)])
+
+    return step(n, run, [values, splits], STRINGS)[0]
+
+
 @translates("DecodeRaw")
 def decode_raw(n: Any, x: Value) -> Value:
     dtype = n.attr("out_type")

@@ -148,6 +148,14 @@ def sparse_matmul(n: Any, places: Value, values: Value, wanted: Value, b: Value)
     return indexing.scattered_slices(g, base, Tensor(to.op, [*to.dims, None]), part, "add", n.takes[0])
 
 
+@translates("SparseReduceSum")
+def sparse_sum(n: Any, places: Value, values: Value, wanted: Value, axes: Value) -> Tensor:
+    g, v = n.g, n.g.tensor(values)
+    t = indexing.scattered_slices(g, shapes.filled(g, np.zeros((), v.np)[()], g.sizes(wanted)), g.tensor(places), v, "add", n.takes[2])
+    dims = reductions.dims_of(g, t, g.ints(axes))
+    return g.ones(reductions.reduce_over(t, dims, reductions.total, bool(n.attr("keep_dims", False))))
+
+
 @translates("SparseReshape", results="output_indices output_shape")
 def sparse_reshape(n: Any, places: Value, old: Value, new: Value) -> tuple[Value, ...]:
     def run(i: Array, old: Array, new: Array) -> tuple[Array, Array]:

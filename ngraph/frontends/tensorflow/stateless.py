@@ -28,12 +28,15 @@ from ngraph.frontends.positional.philox import (
     truncated,
     whole,
 )
-from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.frontends.positional.reductions import total
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops import functions
+from ngraph.ops.sorting import cumsum
 
 SEED_KEY = (0x3EC8F720, 0x02461E29)  # the key under which a seed is mixed
 PHILOX, CHOSEN = 1, 3  # numbers of algorithms: the second leaves the choice to the device, which is Philox on CPUs
@@ -107,3 +110,18 @@ def key_and_counter(n: Any, seed: Value) -> tuple[Value, ...]:
 @translates("StatelessRandomGetAlg")
 def algorithm(n: Any) -> Value:
     return ConstantArray(np.array(PHILOX, np.int32))
+
+
+@translates("StatelessMultinomial")
+def multinomial(n: Any, logits: Value, count: Value, seed: Value) -> Tensor:
+    """Returns classes by their logits: the number of those whose summed probability is not above a uniform number."""
+    g, t, many = n.g, n.g.tensor(logits), n.g.sizes(count)[0]
+    t = g.full(Tensor(e.cast(t.op, dtypes.float64), t.dims))
+    rows, classes = t.dims
+    u = g.full(drawn(g, settled(np.array([rows.size, many], object)), seeded(n, seed), fractions(dtypes.float64)))
+    finite = functions.isfinite(t.op)
+    top = total(e.where(finite, t.op, e.filled(dtypes.float64.lowest, (), dtypes.float64)), (classes,), "max")
+    sums = cumsum(e.where(finite, e.exp(t.op - top), e.filled(0.0, (), dtypes.float64)), classes)
+    u = g.renamed(u, [rows, u.dims[1]])
+    below = e.less_equal(sums, u.op * sums[{classes: g.number(classes.size) - 1}])
+    return g.made(total(e.cast(below, as_dtype(n.attr("output_dtype", np.dtype(np.int64)))), (classes,)), u.dims)

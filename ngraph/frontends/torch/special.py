@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.frontends.positional import special as functions_of
-from ngraph.frontends.positional.elementwise import alone, each
+from ngraph.frontends.positional.elementwise import alone, each, next_after
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
@@ -96,20 +96,9 @@ for _name in POLYNOMIALS:
 
 
 @translates("aten.nextafter")
-def next_after(n: TorchNode, a: Any, b: Any) -> Tensor:
-    """The next float from one towards another: bits as whole numbers run with the floats on each side of 0."""
-    kind = {16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}[n.dtype.bits]
-
-    def function(x: Op, y: Op) -> Op:
-        whole = e.bitcast(x, dtype=kind)
-        away = e.equal(e.less(x, y), e.less(0.0, x))  # whether the step goes away from 0
-        moved = e.bitcast(e.where(away, whole + 1, whole - 1), dtype=n.dtype)
-        least = e.bitcast(e.filled(1, x.axes, kind), dtype=n.dtype)
-        moved = e.where(e.equal(x, 0.0), e.where(e.less(0.0, y), least, -least), moved)
-        nan = e.logical_or(functions.isnan(x), functions.isnan(y))
-        return e.where(nan, x + y, e.where(e.equal(x, y), y, moved))
-
-    return n.each(function, a, b) if n.dtype not in kinds.HALVES else n.give(each(n.g, function, n.of(a, n.dtype), n.of(b, n.dtype)))
+def next_float(n: TorchNode, a: Any, b: Any) -> Tensor:
+    halves = n.dtype in kinds.HALVES
+    return n.give(each(n.g, next_after, n.of(a, n.dtype), n.of(b, n.dtype))) if halves else n.each(next_after, a, b)
 
 
 @translates("aten.ldexp")

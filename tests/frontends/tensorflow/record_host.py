@@ -59,6 +59,34 @@ case(
     s("Ünïcode", "abc", "hello"),
 )
 case("Substr_each", lambda a, b: tf.strings.substr(a, b, b), s("abcdef", "ghijkl"), np.array([1, 3], np.int32))
+TEXTS = s("héllo", "日本語", "", "a\tb", b"x\xffy\xe6\x97z", "🙂!")
+case(
+    "UnicodeDecode",
+    lambda a: (
+        *raw.UnicodeDecode(input=a, input_encoding="UTF-8"),
+        *raw.UnicodeDecodeWithOffsets(input=a, input_encoding="UTF-8", errors="ignore"),
+        *raw.UnicodeDecode(input=a, input_encoding="UTF-8", replacement_char=63, replace_control_characters=True),
+    ),
+    TEXTS,
+)
+case(
+    "UnicodeTranscode",
+    lambda a: (
+        *(raw.UnicodeTranscode(input=a, input_encoding="UTF-8", output_encoding=e) for e in ("UTF-8", "UTF-16-BE", "UTF-32-BE")),
+        raw.UnicodeTranscode(input=a, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore", replace_control_characters=True),
+    ),
+    TEXTS,
+)
+case(
+    "UnicodeEncode",
+    lambda v, ends: (
+        raw.UnicodeEncode(input_values=v, input_splits=ends, output_encoding="UTF-8"),
+        raw.UnicodeEncode(input_values=v, input_splits=ends, output_encoding="UTF-16-BE", errors="ignore"),
+        raw.UnicodeEncode(input_values=v, input_splits=ends, output_encoding="UTF-32-BE", replacement_char=88),
+    ),
+    np.array([104, 233, 26085, 0x1F642, 0xD800, 65, 0x110000], np.int32),
+    np.array([0, 2, 2, 5, 7], np.int64),
+)
 PATTERNS = [
     ("[aeiou]", "<\\0>"),
     ("(l+)(o)?", "\\2\\1"),
