@@ -67,7 +67,10 @@ def _product(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRe
             return gemm
     if not batch and not rows and columns and y.axes != (*sums, *columns):
         x, y, rows, columns = y, x, columns, rows  # a vector on the other side needs no transposed matrix
-    one = (None,) if batch else ()  # a batch of vectors is one of matrices with a dim of length 1
+    # a batch of vectors is one of matrices with a dim of length 1; so is a vector beside transposed matrices, where ONNX Runtime 1.32
+    # fuses Transpose and MatMul to a product that reads wrong elements
+    turned = not columns and len(rows) > 1 and x.dims != (*rows, *sums)
+    one = (None,) if batch or turned else ()
     left, right = (*batch, *(rows or one), *sums), (*batch, *sums, *(columns or one))
     dims = (*batch, *(rows or one), *(columns or one))
     return w.op("MatMul", w.arranged(x, left), w.arranged(y, right), dims=dims, dtype=x.dtype)

@@ -145,3 +145,18 @@ def test_a_transform_of_a_length_that_calls_bring(opset):
     with pytest.raises(ng.errors.UnsupportedError, match="needs opset 17") as refused:
         exported({"whole": whole}, 16)
     assert refused.value.fix.endswith("has them")
+
+
+@pytest.mark.parametrize("names", ["N H W C", "N C H W", "N H C W", "C N H W", "H C N", "N C"])
+def test_a_product_with_a_vector_in_any_order_of_axes(names):
+    """ONNX Runtime optimises these, and reads wrong elements where a transposed stack of matrices meets a vector."""
+    lengths = {"N": 2, "C": 3, "H": 5, "W": 7}
+    axes = {k: ng.make_axis(n, name=k) for k, n in lengths.items()}
+    x, w = (ng.placeholder([axes[k] for k in of.split()]).named(of.lower().replace(" ", "")) for of in (names, "C"))
+    y = ng.contract(x, w, over=axes["C"])
+    rng = np.random.default_rng(len(names))
+    a, b = rng.normal(size=[lengths[k] for k in names.split()]).astype("float32"), rng.normal(size=3).astype("float32")
+    found, who = run(exported({"y": y}), {"".join(names.lower().split()): a, "c": b})
+    assert who == "ONNX Runtime"
+    wanted = np.tensordot(a.astype("float64"), b, [names.split().index("C"), 0])
+    np.testing.assert_allclose(found[0], wanted, 1e-5, 1e-6)
