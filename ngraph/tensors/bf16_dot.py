@@ -63,10 +63,10 @@ def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
 
     def by_two(n: Draft) -> Draft | None:
         product, over, factors = _pairs(e, n)
-        if product is None or over is None or not pays(e, n, factors, row.k, still):
+        sides = [_packed_where_smaller(e, f) for f in factors]
+        if product is None or over is None or not pays(e, n, [f for f, _ in sides], row.k, still):
             return None
-        values = [Packed(_cast(f.read) or Read(f.read.source, identity_index(f.read.source.axes)), dtypes.bfloat16) for f in factors]
-        made: Draft = shorter(e, n, product, over, [*zip(factors, values, strict=True)], row, known).source
+        made: Draft = shorter(e, n, product, over, sides, row, known).source
         return made
 
     return regrouped(e, by_two)
@@ -75,6 +75,7 @@ def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
 def cost_of_pairs(graph: GraphEditor, n: Draft, machine: Cpu) -> float | None:
     """Returns the cost of a sum whose products are taken by pairs, in vector instructions per lane; None where they are not."""
     row, (product, over, factors), still = machine.product("dot2"), _pairs(graph, n), graph.parameters()
+    factors = tuple([_packed_where_smaller(graph, f)[0] for f in factors])
     if row is None or product is None or over is None or not pays(graph, n, factors, row.k, still):
         return None
     count = row.k
@@ -105,6 +106,18 @@ def _short(a: Arg) -> bool:
         return False
     found = integer_range(a)
     return _cast(a) is not None or (found is not None and max(map(abs, found)) <= BFLOAT16_INTEGERS_END)
+
+
+def _packed_where_smaller(graph: GraphEditor, f: DotOperand) -> tuple[DotOperand, Packed]:
+    """Returns an operand and what is packed of it: the value from which it is gathered, where that has fewer elements."""
+    value, (read, at) = _cast(f.read), f
+    if value is None:
+        return f, Packed(Read(read.source, identity_index(read.source.axes)), dtypes.bfloat16)
+    rows = [a for a, e in value.index.items() if at in loop_variant_axes(e)]
+    gathered, whole = (math.prod([graph.guesses()[a] for a in source.axes]) for source in (read.source, value.source))
+    if read.predicate or len(rows) != 1 or value.index[rows[0]] != Idx(at) or whole >= gathered:
+        return f, Packed(value, dtypes.bfloat16)
+    return DotOperand(value.at(read.index), rows[0]), Packed(Read(value.source, identity_index(value.source.axes)), dtypes.bfloat16)
 
 
 def _cast(r: Read) -> Read | None:

@@ -11,6 +11,7 @@ from plan_programs import arrays_for, axis, hole, program
 import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
+from ngraph.ops.indexing import gather
 from ngraph.plan.kernels import Kernel
 from ngraph.plan.planner import plan
 from ngraph.plan.text import text
@@ -53,6 +54,30 @@ def test_sums_of_open_length():
         p, q = (draw.standard_normal((k, length)).astype(SHORT) for k in (48, 64))
         exact = p.astype(np.float64) @ q.astype(np.float64).T
         np.testing.assert_allclose(f(p, q), exact, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [64, 63, 130])
+def test_matrices_that_several_rows_take_are_packed_once(k):
+    """They are packed before they are gathered; where the terms of a sum are gathered, pairs of them are not those of the source."""
+    groups, tiles, rows, terms, n = axis(3, "G"), axis(20, "T"), axis(32, "M"), axis(k, "K"), axis(70, "N")
+    x, w, of = hole(tiles, rows, terms, dtype=SHORT), hole(groups, terms, n, dtype=SHORT), hole(tiles, dtype=np.int32)
+    product = ng.contract(ng.cast(x, np.float32), ng.cast(gather(w, of, axes=(groups,), mode="clip"), np.float32), over=terms)
+    made = plan(program([product], x, w, of), machine=BF16)
+    assert "dot2" in text(made)
+    assert any("G" in b.axes for b in made.buffers if b.dtype.name == "uint32")
+    draw = np.random.default_rng(k)
+    p, q = draw.standard_normal((20, 32, k)).astype(SHORT), draw.standard_normal((3, k, 70)).astype(SHORT)
+    chosen = draw.integers(0, 3, 20).astype(np.int32)
+    exact = np.einsum("tmk,tkn->tmn", p.astype(np.float64), q.astype(np.float64)[chosen])
+    np.testing.assert_allclose(ng.function(product, x, w, of)(p, q, chosen), exact, rtol=1e-5, atol=1e-4)
+    order = draw.permutation(np.repeat(np.arange(k), 2)).astype(np.int32)
+    long = axis(2 * k, "L")
+    y, at = hole(rows, terms, dtype=SHORT), hole(long, dtype=np.int32)
+    z = hole(long, n, dtype=SHORT)
+    gathered = ng.contract(ng.cast(gather(y, at, axes=(terms,), mode="clip"), np.float32), ng.cast(z, np.float32), over=long)
+    b = draw.standard_normal((2 * k, 70)).astype(SHORT)
+    exact = p[0].astype(np.float64)[:, order] @ b.astype(np.float64)
+    np.testing.assert_allclose(ng.function(gathered, y, at, z)(p[0], order, b), exact, rtol=1e-5, atol=1e-4)
 
 
 def test_halves_and_their_products_for_any_width():
