@@ -108,13 +108,6 @@ def max_roi_pool(n: Any, x: Value, rois: Value) -> Tensor:
 
 @translates("NonMaxSuppression")
 def non_max_suppression(n: Any, boxes: Value, scores: Value, most: Value = None, overlap: Value = None, least: Value = None) -> Value:
-    """A step in Python."""
-    center = bool(n.attr("center_point_box", 0))
-
-    def run(b: Any, s: Any, *limits: Any) -> Any:
-        values = iter(limits)
-        count, shared, low = (None if v is None else np.ravel(next(values))[0] for v in (most, overlap, least))
-        return sampling.suppressed(b, s, int(count or 0), float(shared or 0), low, center)
-
-    given = [v for v in (most, overlap, least) if v is not None]
-    return n.g.host("NonMaxSuppression", run, [boxes, scores, *given], [np.int64])[0]
+    """The standard's default is no box."""
+    none = ConstantArray(np.zeros((), np.int64))
+    return sampling.suppressed(n.g, boxes, scores, none if most is None else most, overlap, least, bool(n.attr("center_point_box", 0)))

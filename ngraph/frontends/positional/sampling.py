@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.positional.indexing import dim_named, index_along, known_array
+from ngraph.frontends.positional.indexing import dim_named, index_along, known_array, positions
 from ngraph.frontends.positional.reductions import total
-from ngraph.frontends.positional.shapes import size_op
+from ngraph.frontends.positional.shapes import size_op, stacked
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
@@ -21,12 +21,14 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import resampling
+from ngraph.ops.control import while_loop
 from ngraph.ops.functions import ceil
 from ngraph.ops.indexing import gather
 from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
 from ngraph.ops.resampling import Taps, cubic, grid_taps, hat, kernel_weights, places, tapped, taps_around
 from ngraph.ops.resampling import mixed as mix
+from ngraph.ops.sorting import argreduce
 
 
 def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
@@ -339,34 +341,71 @@ def apart_from_better(ordered: Any, count: int, apart: Callable[[Any, Any], Any]
     return chosen[:count]
 
 
-def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float | None, center: bool) -> Any:
-    """[batch, class, box] of the best boxes, at most `count` of a class, without those that share more with a better one.
+class Boxes(NamedTuple):
+    """Rectangles: where they begin and end along both sides, and their areas."""
 
+    x: Op
+    y: Op
+    x_end: Op
+    y_end: Op
+    area: Op
+
+    @staticmethod
+    def of(sides: Sequence[Op], center: bool) -> Boxes:
+        """Returns boxes given by their middle and lengths, else by two opposite corners."""
+        a, b, c, d = sides
+        if center:
+            x, y, x_end, y_end = a - c * 0.5, b - d * 0.5, a + c * 0.5, b + d * 0.5
+        else:
+            x, y, x_end, y_end = e.minimum(a, c), e.minimum(b, d), e.maximum(a, c), e.maximum(b, d)
+        return Boxes(x, y, x_end, y_end, (x_end - x) * (y_end - y))
+
+    def overlap(self, other: Boxes, share: Op) -> Op:
+        """Returns whether boxes have more than a share of what both cover in common."""
+        across = e.minimum(self.x_end, other.x_end) - e.maximum(self.x, other.x)
+        along = e.minimum(self.y_end, other.y_end) - e.maximum(self.y, other.y)
+        both = e.maximum(across, 0.0) * e.maximum(along, 0.0)
+        return e.logical_and(e.less(0.0, both), e.less(share * (self.area + other.area - both), both))
+
+
+def suppressed(g: Any, boxes: Value, scores: Value, most: Value, shared: Value, least: Value, center: bool) -> Value:
+    """[batch, class, box] of the best boxes, at most so many of a class, without those that share more with a better one.
+
+    In each turn of a loop every class takes its best box that is left, the first of equal ones, and drops those that overlap it.
     least: of a score. center: boxes are given by their middle and lengths, else by two corners.
     """
+    s = g.full(g.tensor(scores))
+    batch, kind, box = s.dims
+    if box.size == 0:
+        return ConstantArray(np.zeros((0, 3), np.int64))
+    t = g.full(g.tensor(boxes))
+    t = g.renamed(t, [batch, box, t.dims[2]])
+    every = Boxes.of([t.op[{t.dims[2]: k}] for k in range(4)], center)
+    count, share, low = (None if v is None else g.reshape(g.tensor(v), []).op for v in (most, shared, least))
+    share = e.filled(0.0, (), t.op.dtype) if share is None else share
+    bottom = float(np.finfo(s.op.dtype.np).min)
+    left = e.where(e.equal(s.op, s.op), e.maximum(s.op, bottom), bottom)  # NaN is the worst, and what is dropped has less
+    left = left if low is None else e.where(e.less(low, s.op), left, -np.inf)
 
-    def corners(b: Any) -> Any:
-        if center:
-            return np.stack([b[:, 0] - b[:, 2] / 2, b[:, 1] - b[:, 3] / 2, b[:, 0] + b[:, 2] / 2, b[:, 1] + b[:, 3] / 2])
-        low, high = np.minimum(b[:, :2], b[:, 2:]), np.maximum(b[:, :2], b[:, 2:])
-        return np.concatenate([low, high], 1).T.copy()
+    def any_left(left: Op) -> Op:
+        return e.less(-np.inf, reduce.build(left, kind="max", axes=tuple(left.axes)))
 
-    found = [np.empty((0, 3), np.int64)]
-    for batch in range(scores.shape[0]):
-        box = corners(boxes[batch].astype(np.float32))
+    def turn(k: Op, more: Op, left: Op, found: Op) -> tuple[Op, ...]:
+        best = argreduce.build(left, kind="max", axes=(box,))
+        there = e.less(-np.inf, gather(left, best, axes=(box,), mode="clip"))
+        other = Boxes(*(gather(side, best, axes=(box,), mode="clip") for side in every))
+        dropped = e.logical_or(every.overlap(other, share), e.equal(iota(box), best))
+        left = e.where(dropped, -np.inf, left)
+        found = e.where(e.logical_and(e.equal(iota(box), k), there), best, found)
+        return k + 1, any_left(left), left, found
 
-        def apart(one: Any, other: Any, box: Any = box) -> Any:
-            """Returns which of some boxes share no more than allowed with which of others."""
-            (x, y, x_end, y_end), (u, v, u_end, v_end) = box[:, one][..., None], box[:, other]
-            across, along = np.minimum(x_end, u_end) - np.maximum(x, u), np.minimum(y_end, v_end) - np.maximum(y, v)
-            both = np.maximum(across, 0) * np.maximum(along, 0)
-            union = (x_end - x) * (y_end - y) + (u_end - u) * (v_end - v) - both
-            return ~((both > 0) & (both > shared * union))
+    def wanted(k: Op, more: Op, left: Op, found: Op) -> Op:
+        return more if count is None else e.logical_and(more, e.less(e.cast(k, count.dtype), count))
 
-        for kind in range(scores.shape[1]):
-            score = scores[batch, kind]
-            left = np.arange(len(score)) if least is None else np.flatnonzero(score > least)
-            left = left[np.argsort(-score[left], kind="stable")]
-            chosen = apart_from_better(left, count, apart)
-            found.append(np.stack([np.full_like(chosen, batch), np.full_like(chosen, kind), chosen], 1))
-    return np.concatenate(found)
+    first = (e.filled(0, (), dtypes.int32), any_left(left), left, e.filled(-1, (batch, kind, box), dtypes.int32))
+    found = while_loop(wanted, turn, first)[3]
+    where, axis = positions(g, g.made(e.less_equal(0, found), s.dims))
+    numbers = (*where[:2], gather(found, *where, axes=(batch, kind, box), mode="clip"))
+    made = stacked(g, [Tensor(e.cast(n, dtypes.int64), [axis]) for n in numbers], 1)
+    g.cut([made])
+    return made

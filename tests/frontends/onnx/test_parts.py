@@ -77,6 +77,21 @@ def test_boxes_that_share_much_with_better_ones(n, center):
     agree(made, *feeds)
 
 
+@pytest.mark.parametrize("n", [0, 5, "n"])
+def test_boxes_without_limits(n):
+    """Limits that are left out, no boxes, scores of minus infinity; the loop is compiled, and all numbers of boxes are one reading."""
+    inputs = [("boxes", F, [1, n, 4]), ("scores", F, [1, 2, n])]
+    r = np.random.default_rng(4)
+    feeds = []
+    for many in (5, 0, 9) if n == "n" else (n,):
+        scores = np.where(r.uniform(size=(1, 2, many)) < 0.3, -np.inf, r.uniform(size=(1, 2, many))).astype(np.float32)
+        feeds.append({"boxes": r.uniform(0, 4, (1, many, 4)).astype(np.float32), "scores": scores})
+    for limits in ({}, {"most": np.array([4])}, {"most": np.array(2**62), "overlap": np.float32(0.2)}):
+        node = h.make_node("NonMaxSuppression", ["boxes", "scores", *limits], ["kept"])
+        mine = agree(model([node], inputs, [("kept", I, None)], limits), *feeds)
+        assert mine.readings == 1 and not mine.host_callbacks
+
+
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 def test_padding_by_what_is_there(mode):
     nodes = [h.make_node("Pad", ["x", "pads"], ["y"], mode=mode)]
