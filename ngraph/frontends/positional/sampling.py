@@ -376,7 +376,7 @@ def suppressed(g: Any, boxes: Value, scores: Value, most: Value, shared: Value, 
     """
     s = g.full(g.tensor(scores))
     batch, kind, box = s.dims
-    if box.size == 0:
+    if g.same(box.size, 0):
         return ConstantArray(np.zeros((0, 3), np.int64))
     t = g.full(g.tensor(boxes))
     t = g.renamed(t, [batch, box, t.dims[2]])

@@ -79,7 +79,7 @@ def test_boxes_that_share_much_with_better_ones(n, center):
 
 @pytest.mark.parametrize("n", [0, 5, "n"])
 def test_boxes_without_limits(n):
-    """Limits that are left out, no boxes, scores of minus infinity; the loop is compiled, and all numbers of boxes are one reading."""
+    """Limits that are left out, no boxes, scores of minus infinity; the loop is compiled, once for all numbers of boxes but 0."""
     inputs = [("boxes", F, [1, n, 4]), ("scores", F, [1, 2, n])]
     r = np.random.default_rng(4)
     feeds = []
@@ -89,7 +89,7 @@ def test_boxes_without_limits(n):
     for limits in ({}, {"most": np.array([4])}, {"most": np.array(2**62), "overlap": np.float32(0.2)}):
         node = h.make_node("NonMaxSuppression", ["boxes", "scores", *limits], ["kept"])
         mine = agree(model([node], inputs, [("kept", I, None)], limits), *feeds)
-        assert mine.readings == 1 and not mine.host_callbacks
+        assert mine.readings == len({bool(f["scores"].size) for f in feeds}) and not mine.host_callbacks
 
 
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
