@@ -11,10 +11,15 @@ import numpy as np
 from keras.src import backend
 from keras.src.random.seed_generator import draw_seed
 
+from ngraph.frontends.positional import colours
+from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import nn, numpy, random
 from ngraph.keras.convert import cast, convert_to_tensor
 from ngraph.keras.elementwise import in_float
 from ngraph.keras.linalg import solve
+from ngraph.keras.tensors import apply
+from ngraph.keras.traces import KerasTrace
+from ngraph.ops import elementwise as e
 
 METHODS = ("linear", "bilinear", "trilinear", "cubic", "bicubic", "tricubic", "lanczos3", "lanczos5")
 ORDERS = {"nearest": 0, "bilinear": 1}
@@ -64,32 +69,21 @@ def _floats(images: Any) -> Any:
 
 def rgb_to_hsv(images: Any, data_format: Any = None) -> Any:
     images = _floats(images)
-    axis = _channels(data_format)
     eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(images.dtype.name, 2.0**-7)
-    images = numpy.where(numpy.less(numpy.absolute(images), eps), 0.0, images)
-    r, g, b = numpy.split(images, 3, axis)
-    value = numpy.maximum(numpy.maximum(r, g), b)
-    span = numpy.subtract(value, numpy.minimum(numpy.minimum(r, g), b))
-    some = numpy.greater(span, 0)
-    saturation = numpy.where(numpy.greater(value, 0), numpy.divide(span, numpy.where(numpy.greater(value, 0), value, 1.0)), 0.0)
-    by = numpy.divide(1.0, numpy.multiply(6.0, numpy.where(some, span, 1.0)))
-    hue = numpy.where(numpy.equal(value, g), by * (b - r) + 2.0 / 6.0, by * (r - g) + 4.0 / 6.0)
-    hue = numpy.where(numpy.equal(value, r), by * (g - b), hue)
-    hue = numpy.add(numpy.where(some, hue, 0.0), cast(numpy.logical_and(some, numpy.less(hue, 0.0)), images.dtype))
-    return cast(numpy.concatenate([hue, saturation, value], axis), images.dtype)
+    return apply(_in_hsv, images, k=_channels(data_format), eps=eps)
+
+
+def _in_hsv(g: KerasTrace, t: Tensor, k: int, eps: float) -> Tensor:
+    """Returns hue, saturation and value; what is below eps counts as 0."""
+    return colours.by_channels(g, lambda *rgb: colours.to_hsv(*[e.where(e.less(e.absolute(x), eps), 0.0, x) for x in rgb]), t, k % t.rank)
 
 
 def hsv_to_rgb(images: Any, data_format: Any = None) -> Any:
-    images = _floats(images)
-    axis = _channels(data_format)
-    hue, saturation, value = numpy.split(images, 3, axis)
-    at = numpy.multiply(numpy.mod(hue, 1.0), 6.0)
-    parts = (
-        numpy.absolute(at - 3.0) - 1.0,
-        2.0 - numpy.absolute(at - 2.0),
-        2.0 - numpy.absolute(at - 4.0),
-    )
-    return numpy.concatenate([value * (1.0 - saturation + saturation * numpy.clip(p, 0.0, 1.0)) for p in parts], axis)
+    return apply(_in_rgb, _floats(images), k=_channels(data_format))
+
+
+def _in_rgb(g: KerasTrace, t: Tensor, k: int) -> Tensor:
+    return colours.by_channels(g, lambda h, s, v: colours.from_hsv(h - e.floor(h), s, v), t, k % t.rank)
 
 
 # ---- resizing -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What Keras promises of training: data of all kinds, weights of samples and classes, added losses, callbacks. Oracle: NumPy."""
 
+import colorsys
 import os
 
 import numpy as np
@@ -213,3 +214,18 @@ def test_a_loop_over_numbers_has_a_derivative():
         wanted, back = wanted + state.T @ back, back @ w.T
     np.testing.assert_allclose(gradient, wanted, 1e-5)
     assert float(ops.fori_loop(2, 2, lambda k, v: v + 1, 5.0)) == 5.0
+
+
+@pytest.mark.parametrize("form", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_colours(form, dtype):
+    x = RNG.random((2, 5, 7, 3)).astype(dtype)
+    x[0, 0], x[0, 1] = 0.5, 0.0
+    given = x if form == "channels_last" else np.moveaxis(x, -1, 1)
+    for function, single in ((ops.image.rgb_to_hsv, colorsys.rgb_to_hsv), (ops.image.hsv_to_rgb, colorsys.hsv_to_rgb)):
+        wanted = np.array([single(*p) for p in x.reshape(-1, 3).astype("float64")]).reshape(x.shape)
+        for call in (function, ngraph.keras.jit(lambda v, f=function: f(v, data_format=form))):
+            found = np.asarray(call(given, data_format=form) if call is function else call(given))
+            assert found.dtype == dtype
+            found = found if form == "channels_last" else np.moveaxis(found, 1, -1)
+            np.testing.assert_allclose(found, wanted, atol={"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}[dtype])

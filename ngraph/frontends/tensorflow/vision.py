@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.frontends.positional import colours, indexing, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import indexing, shapes, windows
 from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over, total
 from ngraph.frontends.positional.sampling import apart_from_better
 from ngraph.frontends.positional.text import in_python
@@ -25,7 +25,7 @@ from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota, stack
+from ngraph.ops.rearrange import iota
 
 Array = np.ndarray[Any, Any]
 
@@ -176,62 +176,25 @@ def suppress_classes(n: Any, boxes: Value, scores: Value, each: Value, whole: Va
 # ---- colours ------------------------------------------------------------------------------------------------------------
 
 
-def _channels(function: Callable[..., Sequence[Op]]) -> Callable[..., Tensor]:
-    """Returns a translator by a function of the three channels of images, and of further numbers, in float32 for 16-bit floats."""
-
-    def run(n: Any, x: Value, *more: Value) -> Tensor:
-        g, t = n.g, n.g.tensor(x)
-        wide = dtypes.accumulator(t.op.dtype)
-        channel = g.full(t, [t.rank - 1]).dims[-1]
-        full = g.renamed(g.full(t, [t.rank - 1]), [*t.dims[:-1], channel])
-        given = [e.cast(full.op[{channel: k}], wide) for k in range(3)]
-        numbers = [e.cast(g.tensor(v).op, wide) for v in more]
-        made = stack([e.cast(op, t.op.dtype) for op in function(*given, *numbers)], channel)
-        return g.made(made, [*t.dims[:-1], channel])
-
-    return run
-
-
-def _to_hsv(r: Op, g: Op, b: Op) -> tuple[Op, Op, Op]:
-    value = e.maximum(r, e.maximum(g, b))
-    span = value - e.minimum(r, e.minimum(g, b))
-    grey, dark = e.less_equal(span, 0), e.less_equal(value, 0)
-    norm = 1.0 / (e.where(grey, e.filled(1, (), span.dtype), span) * 6.0)
-    hue = e.where(e.equal(r, value), norm * (g - b), e.where(e.equal(g, value), norm * (b - r) + 2.0 / 6.0, norm * (r - g) + 4.0 / 6.0))
-    hue = e.where(grey, e.filled(0, (), hue.dtype), hue)
-    saturation = e.where(dark, e.filled(0, (), span.dtype), span / e.where(dark, e.filled(1, (), value.dtype), value))
-    return e.where(e.less(hue, 0), hue + 1.0, hue), saturation, value
-
-
-def _from_hsv(h: Op, s: Op, v: Op) -> tuple[Op, Op, Op]:
-    def bounded(x: Op) -> Op:
-        return e.minimum(e.maximum(x, 0.0), 1.0)
-
-    turn = h * 6.0
-    shares = bounded(e.absolute(turn - 3.0) - 1.0), bounded(2.0 - e.absolute(turn - 2.0)), bounded(2.0 - e.absolute(turn - 4.0))
-    red, green, blue = ((1.0 - s + s * share) * v for share in shares)
-    return red, green, blue
-
-
 def _hue_moved(r: Op, g: Op, b: Op, by: Op) -> tuple[Op, Op, Op]:
-    h, s, v = _to_hsv(r, g, b)
+    h, s, v = colours.to_hsv(r, g, b)
     h = h + by
-    return _from_hsv(h - e.floor(h), s, v)
+    return colours.from_hsv(h - e.floor(h), s, v)
 
 
 def _saturated(r: Op, g: Op, b: Op, by: Op) -> tuple[Op, Op, Op]:
-    h, s, v = _to_hsv(r, g, b)
-    return _from_hsv(h, e.minimum(e.maximum(s * by, 0.0), 1.0), v)
+    h, s, v = colours.to_hsv(r, g, b)
+    return colours.from_hsv(h, e.minimum(e.maximum(s * by, 0.0), 1.0), v)
 
 
 COLOURS: dict[str, Callable[..., Sequence[Op]]] = {
-    "RGBToHSV": _to_hsv,
-    "HSVToRGB": _from_hsv,
+    "RGBToHSV": colours.to_hsv,
+    "HSVToRGB": colours.from_hsv,
     "AdjustHue": _hue_moved,
     "AdjustSaturation": _saturated,
 }
 for _op, _function in COLOURS.items():
-    translates(_op)(_channels(_function))
+    translates(_op)(lambda n, x, *more, function=_function: colours.by_channels(n.g, function, x, x.rank - 1, *more))
 
 
 @translates("AdjustContrastv2")
