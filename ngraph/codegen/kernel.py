@@ -91,6 +91,11 @@ class FunctionWriter:
         """Memory for the sums of registers of matrices."""
         return self.rooms.get("sums") or self.rooms.setdefault("sums", self.w.slot(dtype, MATRIX_SUMS))
 
+    def sums_room(self, n: int, dtype: DType, count: int) -> str:
+        """Memory for so many elements of the n-th line of a stage."""
+        key = f"sums {n} {dtype.name} {count}"
+        return self.rooms.get(key) or self.rooms.setdefault(key, self.w.slot(dtype, count))
+
     def configuration_room(self) -> str:
         """Memory for the shapes of registers of matrices."""
         return self.rooms.get("shapes") or self.rooms.setdefault("shapes", self.w.slot(dtypes.uint8, CONFIGURATION))

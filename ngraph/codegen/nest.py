@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from ngraph.codegen import math as scalar
@@ -16,6 +17,7 @@ from ngraph.codegen.philox import WORDS, random_bits, side_by_side
 from ngraph.codegen.scope import INT32_END, Open, Scope
 from ngraph.codegen.text import Body, IRValue, constant
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage, whole_steps
@@ -28,6 +30,9 @@ from ngraph.targets.tuning import (
     MATRIX_ROWS_AT_ONCE,
     MATRIX_ROWS_TRANSPOSED,
     MIN_INTERLEAVED_COST,
+    MIN_LOOPED_COST,
+    MIN_LOOPED_STEPS,
+    MIN_LOOPED_STEPS_OF_OPEN,
     PREFETCH_ROUNDS,
     SELDOM_SHARE,
 )
@@ -172,10 +177,7 @@ class Nest(Scope):
         each = MATRIX_ROWS_TRANSPOSED if apart else MATRIX_ROWS_AT_ONCE
 
         def some(units: int, i: IRValue) -> Sequence[IRValue]:
-            at = plus(w, o.offset, i if i.name[0] == "%" else int(i.name))
-            at = at if o.base is None else plus(w, o.base, at)
-            place = Open(None, at, units) if isinstance(at, int) else Open(at, 0, units)
-            with self.scope({d: place}):
+            with self.scope({d: self._rows_from(o, i if i.name[0] == "%" else int(i.name), units)}):
                 for k, j in product(range(units), range(sums.columns)):
                     self.known[self.border, k, j] = sums.value(plus(w, i if i.name[0] == "%" else int(i.name), k), j)
                 self._put(which)
@@ -203,9 +205,81 @@ class Nest(Scope):
     # ---- sums
 
     def _leaf(self) -> None:
-        if self.scheduled.reducing:
-            self._reduce()
-        self._put([k for k, s in enumerate(self.stage.to) if not self.scheduled.reducing or s.line >= self.border])
+        if not self.scheduled.reducing:
+            self._put(list(range(len(self.stage.to))))
+            return
+        self._reduce()
+        which = [k for k, s in enumerate(self.stage.to) if s.line >= self.border]
+        if self._looped(which):
+            self._put_rows(which)
+        else:
+            self._put(which)
+
+    def _looped(self, which: Sequence[int]) -> bool:
+        """Whether what follows the sums of a tile is written once for some of its rows, in a loop over them.
+
+        It is where it is long, and depends on rows by the sums and by what is read then alone.
+        """
+        d = self.row
+        if d is None or self.units(d) < 2 * self._rows_together():
+            return False
+        if prod([r.likely for r in self.reduced]) < (MIN_LOOPED_STEPS if isinstance(d.extent, int) else MIN_LOOPED_STEPS_OF_OPEN):
+            return False
+        if any(a.epilogue and a.mode == "transposed" for a in self.scheduled.accesses) or any(d not in self.stores[k].deps for k in which):
+            return False
+        needed, todo = set[int](), [self.stage.to[k].line for k in which]
+        while todo:
+            n = todo.pop()
+            if n not in needed and d in self.deps[n]:
+                needed.add(n)
+                todo += self.uses[n]
+        after = [n for n in needed if n in self.lines]
+        return min(after, default=0) >= self.border and sum([max(COST[self.lines[n].op], 1) for n in after]) >= MIN_LOOPED_COST
+
+    def _rows_together(self) -> int:
+        """Returns the rows of a tile whose values are written beside each other after its sums."""
+        return max(INTERLEAVED_PLACES // self.units(self.across), 1)
+
+    def _put_rows(self, which: list[int]) -> None:
+        """Stores what is made of the sums of a tile, some rows at a time: the sums wait in memory."""
+        w, d, columns = self.w, self.row, self.units(self.across)
+        assert d is not None
+        o = self.opened[d]
+        waiting: list[
+            tuple[int, DType, str, int, list[int]]
+        ] = []  # a sum, its dtype and place in memory, elements of a row, lanes by column
+        for n, c in enumerate(self.stage.combine, self.border):
+            if d in self.deps[n]:
+                wide = columns if self.across in self.deps[n] else 1
+                lanes = [self.known[n, 0, j].lanes for j in range(wide)]
+                step = wide * max(lanes)
+                room = self.kernel.sums_room(n, c.dtype, step * o.units)
+                for i, j in product(range(o.units), range(wide)):
+                    w.store(self.known[n, i, j], w.at(room, i * step + j * max(lanes), c.dtype))
+                waiting.append((n, c.dtype, room, step, lanes))
+        self._hoist([self.stage.to[k].line for k in which], (d,))
+
+        def some(units: int, i: IRValue) -> Sequence[IRValue]:
+            first: Whole = i if i.name[0] == "%" else int(i.name)
+            with self.scope({d: self._rows_from(o, first, units)}):
+                for n, dtype, room, step, lanes in waiting:
+                    for k, (j, count) in product(range(units), enumerate(lanes)):
+                        place = plus(w, times(w, plus(w, first, k), step), j * max(lanes))
+                        self.known[n, k, j] = w.load(w.at(room, place, dtype), dtype, count)
+                self._put(which)
+            return []
+
+        if o.left is not None:
+            w.loop(0, o.left, 1, [], partial(some, 1))
+            return
+        for s in segments(o.units, 1, self._rows_together()):
+            w.loop(s.first, s.last, s.units, [], partial(some, s.units))
+
+    def _rows_from(self, o: Open, first: Whole, units: int) -> Open:
+        """Some rows of an open tile, from the one numbered `first` in it."""
+        at = plus(self.w, o.offset, first)
+        at = at if o.base is None else plus(self.w, o.base, at)
+        return Open(None, at, units) if isinstance(at, int) else Open(at, 0, units)
 
     def _reduce(self) -> None:
         """The reduced loops with their accumulators, then one value of each where vectors lie along a reduced loop."""

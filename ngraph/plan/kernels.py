@@ -272,6 +272,11 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple([s for s in self.steps if type(s) is Kernel])
 
+    def share(self, kernel: Kernel) -> float:
+        """Returns the part of the predicted seconds of all kernels that a call runs, which one of them takes; 0 where none takes any."""
+        whole = sum([k.seconds for k in self.kernels])
+        return kernel.seconds / whole if whole else 0.0
+
     @property
     def every(self) -> tuple[PlanStep, ...]:
         """All steps, in the order of a first call."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
+from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len, combine
 from ngraph.plan.kernels import Buffer, Dim, Kernel, Line, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockStart, Loop, Tile
 from ngraph.schedule.linear import Forms, LinearForm
 from ngraph.targets.tuning import MAX_SHUFFLED_STEP
-from ngraph.tensors.index import Load, in_order, loads
+from ngraph.tensors.index import Load, in_order, loads, same
 
 
 class KernelAddresses:
@@ -138,7 +138,7 @@ class StageAddresses:
     def access(self, b: Buffer, index: Mapping[AxisId, ExprLike], predicate: tuple[ExprLike, ...], pad_value: Any) -> Access:
         kernel = self.addresses
         made = Access(b, predicate, pad_value)
-        total = LinearForm({}, 0)
+        total, digits = LinearForm({}, 0), list[tuple[ExprLike, ExprLike]]()
         for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
             e = index[a]
             if type(b) is Local and a in self.blocked:
@@ -146,6 +146,12 @@ class StageAddresses:
             e = combine("//", e, div) if div > 1 else e
             e = e if mod is None else combine("%", e, mod)
             e = combine("+", e, b.border[a][0]) if a in b.border else e
+            form = self.forms.of(e)
+            if form is None:
+                digits.append((stride, e))
+            else:
+                total = total.plus(form, stride)
+        for stride, e in self._without_digits(digits):
             form = self.forms.of(e)
             if form is None:
                 made.rest.append((stride, e))
@@ -168,6 +174,23 @@ class StageAddresses:
         if b.bytes is not None and not made.rest and high < math.inf:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
         return made
+
+    def _without_digits(self, rest: list[tuple[ExprLike, ExprLike]]) -> list[tuple[ExprLike, ExprLike]]:
+        """Strides and indices, with one index in the place of its two digits, `i // n` and `i % n`, where these lie as the index does."""
+
+        def formula(a: AxisId) -> ExprLike:
+            return self.addresses.plan.axes[a]
+
+        found = list(rest)
+        for low, digit in rest:
+            if type(digit) is not Bin or digit.op != "%" or isinstance(digit.b, int):
+                continue
+            above = Bin("//", digit.a, digit.b)
+            far = next((c for c, e in found if e == above and same(c, combine("*", low, digit.b), formula)), None)
+            if far is not None:
+                found.remove((far, above))
+                found[found.index((low, digit))] = low, digit.a
+        return found
 
     def takes_in_order(self) -> bool:
         """Whether an accumulator of the stage takes its terms one after the other."""

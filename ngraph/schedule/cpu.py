@@ -49,6 +49,7 @@ from ngraph.targets.tuning import (
     MIN_BOUNDED_SHARE,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
+    MIN_UNROLLED_SHARE,
     MIN_WORK_ITEMS_TO_PREFETCH,
     PAGE_BYTES,
     SPILLED_UNROLL,
@@ -107,6 +108,7 @@ class _Scheduler(KernelAddresses):
     ) -> None:
         super().__init__(plan, kernel)
         self.target, self.picks, self.choices = target, picks, choices
+        self.share = plan.share(kernel)
         self.views: dict[View, None] = {}  # in order
         self.cut: dict[AxisId, int] = {}
         self.cold = False
@@ -160,7 +162,7 @@ class _Scheduler(KernelAddresses):
         They are for the axis of open length along which the kernel gains most.
         """
         inner = [d for s in general[0].stages if s.stage.combine for d in s.free if not isinstance(d.extent, int) and len(d.parts) == 1]
-        if not inner or self.kernel.seconds < MIN_BOUNDED_SHARE * sum([k.seconds for k in self.plan.every if type(k) is Kernel]):
+        if not inner or self.share < MIN_BOUNDED_SHARE:
             return []
         best, gained = list[Version](), 0.0
         for axis in dict.fromkeys([d.parts[0][0] for d in inner]):
@@ -565,7 +567,7 @@ class _StageScheduler(StageAddresses):
 
     def _unroll(self, d: Loop) -> int:
         """Returns the unroll factor of a reduced loop: no two unrolled steps may read the same element, or it would stay in a register."""
-        n, t, most = _certain(d.extent), self.tile, MAX_UNROLLED_STEPS
+        n, t, most = _certain(d.extent), self.tile, 1 if self.kernel.share < MIN_UNROLLED_SHARE else MAX_UNROLLED_STEPS
         for a in self.hoisted:
             step, row = a.coef.get(d, 0), a.coef.get(t.tile, 0) if t.tile is not None else 0
             if step and row and isinstance(row, int):  # of a row of open length no two steps are known to be the same

@@ -29,6 +29,7 @@ from ngraph.targets.tuning import (
     SCATTERED_LANE_COST,
     SPARE_REGISTERS,
     SUMS_IN_FLIGHT,
+    WRITTEN_COST,
 )
 from ngraph.tensors.contraction import vectors_of
 
@@ -287,9 +288,16 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
                     room = min(room, _independent_rows(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
-                        yield LoopSchedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+                        yield from [LoopSchedule(lanes, v, t, s, k, columns) for k in _heights(n, room, t in view.open)]
                         if t in view.open:  # what is left is done by shorter iterations
                             yield LoopSchedule(lanes, v, t, s, 1 << (min(room, n).bit_length() - 1), columns)
+
+
+def _heights(n: int, room: int, open_: bool) -> tuple[int, ...]:
+    """The rows of tiles for n rows, at most `room`: as few tiles as there can be, and the highest of which all are equal."""
+    fewest = -(-n // -(-n // min(room, n)))
+    equal = next(k for k in range(fewest, 0, -1) if n % k == 0)
+    return (fewest, equal) if 1 < equal < fewest and not open_ else (fewest,)
 
 
 def _matrices(view: View, m: Cpu) -> Iterator[LoopSchedule]:
@@ -399,7 +407,15 @@ def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     if v in view.reduced:
         steps = max(1, steps // s.lanes)
         ends += sums * 2 * math.log2(s.lanes)
-    return (total + ends / steps) / together
+    written = [_written(view, s, d) for d in (s.tile, columns) if d is not None] if view.sums and s.deep is None else [0]
+    return (total + ends / steps) * (1 + WRITTEN_COST * math.prod(written)) / together
+
+
+def _written(view: View, s: LoopSchedule, d: D) -> int:
+    """Returns the steps of a loop that are written out, in tiles of all sizes that it is cut into."""
+    if view.sizes[d] is None or d in view.open:
+        return sum([x.units for x in remainders(s.units(d), d == s.tile)])
+    return sum({x.units for x in segments(size(view, d), s.lanes if d == s.vector else 1, s.units(d))})
 
 
 @lru_cache

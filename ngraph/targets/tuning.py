@@ -84,12 +84,23 @@ MIN_MATRIX_ROWS = 4
 
 MAX_UNROLLED_STEPS = 4
 """[steps] Of a sum that are written out. Limit: code size; the addresses of more do not get cheaper."""
+MIN_UNROLLED_SHARE = 0.001
+"""[of the time of a plan] Of a kernel, for it to have more than one step of a sum written out. Limit: time to compile."""
 MATRIX_ROWS_AT_ONCE = 4
 """[rows] Of sums in registers of matrices whose values are written out together. Rule: their chains hide each other's latency."""
 MATRIX_ROWS_TRANSPOSED = 16
 """[rows] The same where vectors of them are transposed to be stored. Limit: a vector's lanes."""
 SELDOM_SHARE = 4
 """[1 / part] Of a loop's places; tiles that compute no more than that write one step of their sums out. Limit: code size."""
+WRITTEN_COST = 0.001
+"""[of a tile's time] Of each value that a tile's code has, all sizes of tiles together. Rule: tiles that fill the vector units are equally
+fast, and the shorter code is compiled sooner."""
+MIN_LOOPED_COST = 3
+"""[vector instructions] Of what follows a sum, from which on a loop over the rows of a tile writes it once. Limit: code size."""
+MIN_LOOPED_STEPS = 128
+"""[steps] Of a sum, for that: the sums are stored and loaded again. Chosen: 2026-11-28, MobileNetV2, whose sums of 24 steps lose 8 %."""
+MIN_LOOPED_STEPS_OF_OPEN = 24
+"""[steps] The same where the number of rows is open. Limit: code size; tiles of three heights would each have it written out."""
 INTERLEAVED_PLACES = 4
 """[places of a tile] Whose chains of instructions are written beside each other. Chosen: 2026-11-21, chains of exp and tanh."""
 MIN_INTERLEAVED_COST = 5

@@ -167,14 +167,18 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
         return a - d, b - c
     if e.op in ("min", "max"):
         return (min(a, c), min(b, d)) if e.op == "min" else (max(a, c), max(b, d))
+    if e.op == "//" and c > 0 and a >= 0:
+        return a // d if d < math.inf else 0, b // c if b < math.inf else b
+    if e.op == "//" and c == d > 0:
+        return a // c if a > -math.inf else a, b // c if b < math.inf else b
+    if e.op == "%" and c > 0:
+        return (a, b) if 0 <= a and b < c else (0, d - 1)
     if math.inf in (abs(a), abs(b), abs(c), abs(d)):
-        return (0, d - 1) if e.op == "%" and c == d > 0 else unknown
+        return (0, math.inf) if a >= 0 and c >= 0 and e.op in ("*", "//", "%") else unknown
     if e.op == "*":
         corners = (a * c, a * d, b * c, b * d)
         return min(corners), max(corners)
-    if c != d or c <= 0:
-        return unknown
-    return (a // c, b // c) if e.op == "//" else ((a, b) if 0 <= a and b < c else (0, c - 1))
+    return unknown
 
 
 class Quotient(NamedTuple):
@@ -284,8 +288,9 @@ def _expanded(terms: Terms, length: Callable[[AxisId], ExprLike]) -> Terms:
 def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
     """The least value of a sum: indices at an end, quotients without their floor, each minimum as one of its parts."""
     for k, c in terms.items():
-        if type(k) is Idx:
-            end = _terms(length(k.of) - 1) if c < 0 else {}
+        places = length(k.of) if type(k) is Idx else _digit_places(k, length)
+        if places is not None:
+            end = _terms(places - 1) if c < 0 else {}
             return _least(_sum(_sum(terms, {k: -c}), end, c), length)
     outer: list[Any] = [k for k in terms if type(k) is Quotient or (type(k) is expr.Bin and k.op in ("min", "max"))]
     if outer:
@@ -300,6 +305,19 @@ def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
     if any(c < 0 or type(k) is not Len for k, c in terms.items() if k != 1):
         return -math.inf
     return math.ceil(terms.get(1, 0))
+
+
+def _digit_places(e: Any, length: Callable[[AxisId], ExprLike]) -> ExprLike | None:
+    """The number of places of a digit of an index, `i // n` or `i % n`, where n is a factor of the length of i; None for all else."""
+    if type(e) is not expr.Bin or e.op not in ("//", "%") or type(e.a) is not Idx:
+        return None
+    whole = length(e.a.of)
+    if type(whole) is not expr.Bin or whole.op != "*":
+        return None
+    for one, other in ((whole.a, whole.b), (whole.b, whole.a)):
+        if same(one, e.b, length):
+            return other if e.op == "//" else e.b
+    return None
 
 
 def _nesting(k: Any) -> int:
