@@ -168,6 +168,7 @@ class _Columns(_Lu):
     def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu):
         super().__init__(plan, routine, target)
         self.lanes = lanes = min(self.lanes, MAX_LU_COLUMNS)
+        self.some = min(UPDATED_COLUMNS, lanes)  # columns that are updated together: a part of a block's
         self.down: ExprLike = (self.m + (lanes - 1)) // lanes  # vectors
         self.wide: ExprLike = (self.n + (lanes - 1)) // lanes * lanes  # columns
         self.step = (self.wide + 1) * lanes  # one vector apart, so that the vectors of a column share no set of the cache
@@ -273,8 +274,7 @@ class _Columns(_Lu):
         for k in range(lanes):
             self.find(d, k, first, diagonal, index)
         behind = plus(w, first, lanes)
-        some = UPDATED_COLUMNS
-        width = self.t.number(self.wide)
+        some, width = self.some, self.t.number(self.wide)
 
         def top(c: IRValue) -> None:
             """Solves for the rows of U, of some columns."""
@@ -375,11 +375,10 @@ class _Columns(_Lu):
 
         def columns(c: IRValue) -> None:
             a, b = (w.at(self.line(apply(w, "//", i, lanes), c), register(apply(w, "%", i, lanes)), self.dtype) for i in (one, other))
-            for n in range(some):
+            for n in range(self.some):
                 swap(self.column_at(a, n), self.column_at(b, n), self.dtype)
 
-        some = UPDATED_COLUMNS
-        w.loop(0, self.t.number(self.wide), some, [], silent(columns))
+        w.loop(0, self.t.number(self.wide), self.some, [], silent(columns))
         numbers, flag = self.places(self.order, index, self.rows), self.places(self.sign, index)()
         swap(numbers(one), numbers(other), dtypes.int32)
         w.store((-Number(w, w.load(flag, dtypes.int32))).v, flag)

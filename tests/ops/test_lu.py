@@ -6,6 +6,7 @@ from scipy import linalg
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.targets import runnable
 from ngraph.util.utils import executor
 
 NEAR = {"float64": {"rtol": 1e-8, "atol": 1e-9}, "float32": {"rtol": 2e-2, "atol": 2e-3}}
@@ -47,6 +48,15 @@ def test_pivots_are_lapack_s(n, dtype):
 def test_rectangular_matrices(shape):
     compare(drawn(shape, 1))
     compare(drawn(shape, 1).astype("float32"))
+
+
+@pytest.mark.parametrize("target", runnable())
+@pytest.mark.parametrize("shape", [(1, 4, 2), (1, 5, 5), (1, 17, 5), (3, 9, 9)])
+def test_vectors_of_other_processors(shape, target, monkeypatch):
+    """A vector of float64 has two lanes there, fewer than there are columns that are updated together elsewhere."""
+    monkeypatch.setenv("NGRAPH_TARGET", target)
+    compare(drawn(shape, 3))
+    compare(drawn(shape, 3).astype("float32"))
 
 
 @pytest.mark.parametrize("order", ["b j i", "j b i", "i j b", "j i b", "i b j"])
