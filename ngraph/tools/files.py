@@ -68,12 +68,12 @@ def check_output(path: str | None, *endings: str, reads: Mapping[str, str | None
     """
     if path is None:
         return
+    if os.path.isdir(path):
+        raise refused(path, "written", IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
     if endings and not path.lower().endswith(endings):
         wanted = os.path.splitext(path)[0] + endings[0]
         free = wanted not in (reads or {}).values()
         raise UsageError(f"{path} does not end in {' or '.join(endings)}", fix=f"call it {wanted}" if free else "name another file")
-    if os.path.isdir(path):
-        raise refused(path, "written", IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise refused(path, "written", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
