@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from itertools import product as every
 from typing import Any, NamedTuple
 
@@ -86,9 +85,9 @@ def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
 
     if isinstance(size, int):
         return product(size)
-    exact = Fraction(float(np.float32(scale)))
-    if exact.denominator == 1 or exact.numerator.bit_length() <= MAX_EXACT_BITS:
-        return size * exact.numerator // exact.denominator
+    above, below = float(np.float32(scale)).as_integer_ratio()
+    if below == 1 or above.bit_length() <= MAX_EXACT_BITS:
+        return size * above // below
     return size // round(1 / scale) if 1 / scale == round(1 / scale) else product(g.number(size))
 
 
