@@ -136,7 +136,7 @@ class Nest(Scope):
             seen.add(n)
             if not self.deps[n].isdisjoint(inner):
                 todo += self.uses[n]
-            elif self.lines[n].op != "number":
+            elif n in self.lines and self.lines[n].op != "number":  # a sum is known already
                 for i, j in self.places(self.deps[n]):
                     self.value(n, i, j)
 

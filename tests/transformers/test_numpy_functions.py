@@ -127,10 +127,11 @@ def test_scatter_adds_every_occurrence(mode):
 
 def test_sorting_is_stable_both_ways_with_nan_last():
     key = np.array([2.0, np.nan, 1.0, 2.0, np.nan, -np.inf, 1.0])
-    assert nf.sorted_positions(key, 0, False).tolist() == [5, 2, 6, 0, 3, 1, 4]
-    assert nf.sorted_positions(key, 0, True).tolist() == [0, 3, 2, 6, 5, 1, 4]
-    assert nf.sorted_positions(np.array([-128, 127, 0, 127], np.int8), 0, True).tolist() == [1, 3, 2, 0]
-    assert nf.sorted_positions(np.array([0, 255, 7], np.uint8), 0, True).tolist() == [1, 2, 0]
+    assert nf.sorted_positions(key, 0, False, False).tolist() == [5, 2, 6, 0, 3, 1, 4]
+    assert nf.sorted_positions(key, 0, True, False).tolist() == [0, 3, 2, 6, 5, 1, 4]
+    assert nf.sorted_positions(key, 0, True, True).tolist() == [1, 4, 0, 3, 2, 6, 5]
+    assert nf.sorted_positions(np.array([-128, 127, 0, 127], np.int8), 0, True, False).tolist() == [1, 3, 2, 0]
+    assert nf.sorted_positions(np.array([0, 255, 7], np.uint8), 0, True, False).tolist() == [1, 2, 0]
 
 
 def test_strided_reads_outside_give_the_pad_value():
