@@ -51,7 +51,7 @@ def test_open_rows(m, target):
 
 
 def test_sums_wait_in_memory():
-    """The kernels above are of this form: the code of the residual stands once, not for each row of a tile."""
+    """The kernels above are of this form: what follows the product stands once, not for each row of a tile."""
     a, b, rest = ng.placeholder("N=64 K=256"), ng.placeholder("K=256 M=32"), ng.placeholder("N=64 M=32")
     f = ng.function(ng.tanh(ng.dot(a, b)) * rest + rest, a, b, rest)
     x, w = drawn(64, 32, 256)
