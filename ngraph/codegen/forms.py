@@ -39,6 +39,11 @@ def register(a: Whole) -> IRValue:
     return a if isinstance(a, IRValue) else constant(a, dtypes.int64)
 
 
+def as_whole(v: IRValue) -> Whole:
+    """A value as a whole number: a number where it is a constant."""
+    return v if v.name[0] == "%" else int(v.name)
+
+
 def meet(w: IRWriter, name: str, a: Whole, b: Whole) -> IRValue:
     """An instruction on two whole numbers."""
     a, b = register(a), register(b)

@@ -52,7 +52,7 @@ class FunctionWriter:
         self.pointers: dict[Buffer, str] = {}
         self.walks: dict[Buffer, tuple[Whole, ...]] = {}
         self.args = ""  # the register of the arguments
-        self.rooms: dict[str, str] = {}  # memory for registers of matrices
+        self.rooms: dict[str, str] = {}  # memory on the stack, by what it is for
         self.at: dict[AxisId, Whole] = {}  # the number of the work item's block along each loop of the grid
 
     def open(self, a: AxisId) -> ExprLike:
@@ -87,18 +87,19 @@ class FunctionWriter:
         """An address from which so many bytes may be loaded: zeros."""
         return self.w.table([0] * max(size, MIN_ZERO_BYTES), dtypes.uint8)
 
+    def room(self, what: str, dtype: DType, count: int) -> str:
+        """Memory on the stack for so many elements, the same for all that ask for it by one name."""
+        if what not in self.rooms:
+            self.rooms[what] = self.w.slot(dtype, count)
+        return self.rooms[what]
+
     def tile_room(self, dtype: DType) -> str:
         """Memory for the sums of registers of matrices."""
-        return self.rooms.get("sums") or self.rooms.setdefault("sums", self.w.slot(dtype, MATRIX_SUMS))
-
-    def sums_room(self, n: int, dtype: DType, count: int) -> str:
-        """Memory for so many elements of the n-th line of a stage."""
-        key = f"sums {n} {dtype.name} {count}"
-        return self.rooms.get(key) or self.rooms.setdefault(key, self.w.slot(dtype, count))
+        return self.room("sums", dtype, MATRIX_SUMS)
 
     def configuration_room(self) -> str:
         """Memory for the shapes of registers of matrices."""
-        return self.rooms.get("shapes") or self.rooms.setdefault("shapes", self.w.slot(dtypes.uint8, CONFIGURATION))
+        return self.room("shapes", dtypes.uint8, CONFIGURATION)
 
     def strides(self, b: Buffer) -> tuple[Whole, ...]:
         """Elements from one place to the next along each dim."""

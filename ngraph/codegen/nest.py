@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.access import address, lane_step, offset, read, store, store_interleaved
-from ngraph.codegen.forms import Whole, apply, certain, meet, plus, register, times
+from ngraph.codegen.forms import Whole, apply, as_whole, certain, meet, plus, register, times
 from ngraph.codegen.lanes import as_one, fold, identity, meet_all, number
 from ngraph.codegen.matrices import MatrixSums
 from ngraph.codegen.philox import WORDS, random_bits, side_by_side
@@ -177,9 +177,10 @@ class Nest(Scope):
         each = MATRIX_ROWS_TRANSPOSED if apart else MATRIX_ROWS_AT_ONCE
 
         def some(units: int, i: IRValue) -> Sequence[IRValue]:
-            with self.scope({d: self._rows_from(o, i if i.name[0] == "%" else int(i.name), units)}):
+            first = as_whole(i)
+            with self.scope({d: self._rows_from(o, first, units)}):
                 for k, j in product(range(units), range(sums.columns)):
-                    self.known[self.border, k, j] = sums.value(plus(w, i if i.name[0] == "%" else int(i.name), k), j)
+                    self.known[self.border, k, j] = sums.value(plus(w, first, k), j)
                 self._put(which)
             return []
 
@@ -245,22 +246,20 @@ class Nest(Scope):
         w, d, columns = self.w, self.row, self.units(self.across)
         assert d is not None
         o = self.opened[d]
-        waiting: list[
-            tuple[int, DType, str, int, list[int]]
-        ] = []  # a sum, its dtype and place in memory, elements of a row, lanes by column
+        waiting: list[tuple[int, DType, str, int, list[int]]] = []  # a sum, its dtype and memory, elements of a row, lanes by column
         for n, c in enumerate(self.stage.combine, self.border):
             if d in self.deps[n]:
                 wide = columns if self.across in self.deps[n] else 1
                 lanes = [self.known[n, 0, j].lanes for j in range(wide)]
                 step = wide * max(lanes)
-                room = self.kernel.sums_room(n, c.dtype, step * o.units)
+                room = self.kernel.room(f"sums {n} {c.dtype.name} {step * o.units}", c.dtype, step * o.units)
                 for i, j in product(range(o.units), range(wide)):
                     w.store(self.known[n, i, j], w.at(room, i * step + j * max(lanes), c.dtype))
                 waiting.append((n, c.dtype, room, step, lanes))
         self._hoist([self.stage.to[k].line for k in which], (d,))
 
         def some(units: int, i: IRValue) -> Sequence[IRValue]:
-            first: Whole = i if i.name[0] == "%" else int(i.name)
+            first = as_whole(i)
             with self.scope({d: self._rows_from(o, first, units)}):
                 for n, dtype, room, step, lanes in waiting:
                     for k, (j, count) in product(range(units), enumerate(lanes)):
@@ -404,7 +403,7 @@ class Nest(Scope):
                     entry = w.load(w.at(w.table(far, kind), i, kind), kind) if i.name[0] == "%" else None
                     found[a] = far[int(i.name)] if entry is None else w.convert("sext", entry, dtypes.int64)
                 else:
-                    found[a] = times(w, int(i.name) if i.name[0] != "%" else i, step)
+                    found[a] = times(w, as_whole(i), step)
             return found
 
         def iteration(i: IRValue, values: Sequence[IRValue], steps: int) -> Sequence[IRValue]:

@@ -272,10 +272,14 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple([s for s in self.steps if type(s) is Kernel])
 
+    @cached_property
+    def seconds(self) -> float:
+        """The predicted seconds of all kernels that a call runs."""
+        return sum([k.seconds for k in self.kernels])
+
     def share(self, kernel: Kernel) -> float:
-        """Returns the part of the predicted seconds of all kernels that a call runs, which one of them takes; 0 where none takes any."""
-        whole = sum([k.seconds for k in self.kernels])
-        return kernel.seconds / whole if whole else 0.0
+        """Returns the part of these that one kernel takes; 0 where none takes any."""
+        return kernel.seconds / self.seconds if self.seconds else 0.0
 
     @property
     def every(self) -> tuple[PlanStep, ...]:

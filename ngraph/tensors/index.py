@@ -174,7 +174,7 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     if e.op == "%" and c > 0:
         return (a, b) if 0 <= a and b < c else (0, d - 1)
     if math.inf in (abs(a), abs(b), abs(c), abs(d)):
-        return (0, math.inf) if a >= 0 and c >= 0 and e.op in ("*", "//", "%") else unknown
+        return (0, math.inf) if a >= 0 and c >= 0 else unknown
     if e.op == "*":
         corners = (a * c, a * d, b * c, b * d)
         return min(corners), max(corners)
