@@ -48,14 +48,13 @@ class _Shape(pickle.Pickler):
         self.axes: dict[AxisId, int] = {}
         self.buffers: list[Buffer] = []
 
-    def persistent_id(self, x: Any) -> Any:
+    def reducer_override(self, x: Any) -> Any:
+        """Returns how an object is written; pickle calls this for no text, number or plain container."""
         kind = type(x)
         if kind is AxisId:
-            return self.axes.setdefault(x, len(self.axes))
-        return x.name if kind is DType else "" if kind is ArrayRef else None
-
-    def reducer_override(self, x: Any) -> Any:
-        kind = type(x)
+            return int, (self.axes.setdefault(x, len(self.axes)),)
+        if kind is DType or kind is ArrayRef:
+            return str, ((x.name if kind is DType else ""),)
         if kind is Line and x.op == "number" and not self.numbers:
             return tuple, (("number", x.dtype),)
         if kind is Bin:

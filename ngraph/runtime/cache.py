@@ -231,8 +231,12 @@ class _Dump(pickle.Pickler):
             for j, o in enumerate(of):
                 self.origins.setdefault(o, (k, j))
 
-    def persistent_id(self, x: Any) -> int | None:
-        """Returns the number of the part that `x` stands for in `table`, which is written first."""
+    def _number(self, *what: Any) -> Any:
+        """Returns a part of the program as its place in `table`, which is written first."""
+        return _part, (self.table.setdefault(what, len(self.table)),)
+
+    def reducer_override(self, x: Any) -> Any:
+        """Returns how an object is written; pickle calls this for no text, number or plain container."""
         kind = type(x)
         if kind is AxisId:
             return self._number("axis", self.axes[x]) if x in self.axes else self._number("own", str(x))
@@ -242,13 +246,8 @@ class _Dump(pickle.Pickler):
             return self._number("origin", *self.origins[x])
         if kind is DType:
             return self._number("dtype", x.name)
-        return self._number(*x) if kind is _Of else None
-
-    def _number(self, *what: Any) -> int:
-        return self.table.setdefault(what, len(self.table))
-
-    def reducer_override(self, x: Any) -> Any:
-        kind = type(x)
+        if kind is _Of:
+            return self._number(*x)
         if kind is Plan:
             state = tuple([(self.state.get(name, name), before, after) for name, before, after in x.state])
             return _plan, (), {**vars(x), "state": state}
@@ -264,6 +263,11 @@ class _Dump(pickle.Pickler):
                 raise pickle.PicklingError("a plan holds a large array that is not its program's")
             return _array, (as_dtype(x.dtype), x.shape, x.tobytes(), isinstance(x, np.generic))
         return NotImplemented
+
+
+def _part(number: int) -> Any:
+    """Stands in an entry for a part of the program; `_Load` finds it."""
+    raise LookupError(number)
 
 
 def _plan() -> Plan:
@@ -290,11 +294,10 @@ class _Load(pickle.Unpickler):
         super().__init__(file)
         self.table = table
 
-    def persistent_load(self, number: int) -> Any:
-        return self.table[number]
-
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name) if module.startswith("ngraph.") else None
+        if found is _part:
+            return self.table.__getitem__
         if found in (_plan, _buffer, _ref, _array) or isinstance(found, type) and found.__module__.startswith("ngraph."):
             return found
         raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")

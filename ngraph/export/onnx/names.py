@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import onnx
-
+from ngraph.export.onnx import package as onnx
 from ngraph.op_graph.dtypes import DType
 
 PACKED = {  # bits of element types of less than a byte, which are packed, the first in the lowest bits
@@ -25,4 +23,4 @@ def onnx_name(dtype: DType) -> str:
 
 def onnx_type(dtype: DType) -> int:
     """Returns the type's number in a TensorProto."""
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype.np)))
+    return int(onnx.TensorProto.DataType.Value(onnx_name(dtype)[7:-1].upper()))

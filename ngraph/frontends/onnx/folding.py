@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 
+from ngraph.export.onnx import package as onnx
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.positional import folding
 from ngraph.frontends.positional.folding import broadcast_size, known, same

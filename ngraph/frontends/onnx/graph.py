@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 
 from ngraph.errors import GraphError, ParseError, UnsupportedError
+from ngraph.export.onnx import package as onnx
 from ngraph.frontends.onnx import folding, proto, table
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.folding import is_text

@@ -12,14 +12,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
-from ngraph.export.onnx.names import PACKED
+from ngraph.export.onnx import package as onnx
+from ngraph.export.onnx.names import PACKED, onnx_name
 from ngraph.frontends.onnx.wire import OWN, skeleton
 from ngraph.frontends.positional.values import check_room
 from ngraph.op_graph.arrays import MappedFile
+from ngraph.op_graph.dtypes import REGISTRY
 from ngraph.op_graph.files import told
 
 IR = range(1, 15)
@@ -95,12 +96,13 @@ def check(model: onnx.ModelProto, name: str) -> None:
 @cache
 def numpy_type(number: int) -> np.dtype[Any]:
     """The NumPy type of a TensorProto data type; strings are objects. Raises UnsupportedError."""
-    if number == onnx.TensorProto.STRING:
-        return np.dtype(object)
-    try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
-    except (KeyError, TypeError, ValueError):
-        raise UnsupportedError(f"the tensor data type {number} is not known", fix="is the file damaged?") from None
+    name = type_name(number).lower()
+    if name in ("string", "complex64", "complex128"):
+        return np.dtype(object if name == "string" else name)
+    for dtype in REGISTRY.values():
+        if dtype.np is not None and onnx_name(dtype) == f"tensor({name})":
+            return np.dtype(dtype.np)
+    raise UnsupportedError(f"the tensor data type {number} is not known", fix="is the file damaged?")
 
 
 @cache

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 
 from ngraph.errors import UnsupportedError
+from ngraph.export.onnx import package as onnx
 from ngraph.frontends.onnx import graph, proto, translate
 from ngraph.frontends.onnx.wire import OWN
 from ngraph.frontends.positional.ports import About, Port

@@ -15,9 +15,13 @@ from onnx import helper as h  # noqa: E402  all this needs what is looked for ab
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
+from ngraph.errors import UnsupportedError  # noqa: E402
+from ngraph.export.onnx.names import onnx_type  # noqa: E402
 from ngraph.frontends.onnx import reading  # noqa: E402
+from ngraph.frontends.onnx.proto import numpy_type  # noqa: E402
 from ngraph.frontends.positional import index as room  # noqa: E402
 from ngraph.frontends.positional.ports import About, Port  # noqa: E402
+from ngraph.op_graph.dtypes import as_dtype  # noqa: E402
 from ngraph.runtime import cache as caches  # noqa: E402
 from tests.frontends.onnx.made import B, F, I, model  # noqa: E402
 
@@ -97,6 +101,35 @@ def test_a_second_process_imports_neither_the_package_onnx_nor_llvm(folder, path
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
     assert np.array_equal(np.load(tmp_path / "x.npy"), ng.onnx.load(path)(X))  # bit for bit
+
+
+def test_reading_a_file_imports_only_the_messages_of_onnx(folder, path, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    program = (
+        "import sys, numpy as np, ngraph as ng\n"
+        "x = np.load(sys.argv[2])\n"
+        "m = ng.onnx.load(sys.argv[1]); y = m(x)\n"
+        "print(m.readings, 'onnx' in sys.modules)\n"
+        "import onnx, onnx.onnx_ml_pb2\n"
+        "model = onnx.load(sys.argv[1])\n"
+        "assert type(model) is onnx.onnx_ml_pb2.ModelProto and (ng.onnx.load(model)(x) == y).all()"
+    )
+    environment = {**os.environ, "NGRAPH_CACHE": folder.path, "DEBUG": "0", "DUMP": "", "CHECK": "0"}
+    command = [sys.executable, "-c", program, path, str(tmp_path / "x.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 False\n", "")
+
+
+@pytest.mark.parametrize("number", onnx.TensorProto.DataType.values())
+def test_element_types_are_those_of_the_package(number):
+    name = onnx.TensorProto.DataType.Name(number)
+    if name == "UNDEFINED":
+        with pytest.raises(UnsupportedError, match="data type 0"):
+            numpy_type(number)
+    else:
+        assert numpy_type(number) == onnx.helper.tensor_dtype_to_np_dtype(number)
+        if name not in ("STRING", "COMPLEX64", "COMPLEX128"):
+            assert onnx_type(as_dtype(numpy_type(number))) == number
 
 
 def test_a_call_of_other_lengths_reads_the_graph(folder, path):
