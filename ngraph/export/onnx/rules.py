@@ -22,7 +22,7 @@ from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import ELEMENTWISE, ONNX, REGISTRY
 from ngraph.program.program import AxisId, Step
 
-BOOL, INT32, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"]
+BOOL, INT32, FLOAT32, FLOAT64 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"], DTYPES["float64"]
 
 # ---- one to one ---------------------------------------------------------------------------------------------------------
 
@@ -321,7 +321,59 @@ def _bitcast(w: GraphWriter, step: Step, x: TensorRef, dtype: DType) -> TensorRe
         return x
     if x.dtype.is_integer and dtype.is_integer:  # integers wrap
         return w.cast(x, dtype)
+    if schema("BitCast", w.opset) is None and x.dtype.name in FRACTIONS and dtype.is_integer:
+        return w.cast(_bits_of(w, x), dtype)
+    if schema("BitCast", w.opset) is None and dtype.name in FRACTIONS and x.dtype.is_integer:
+        return w.cast(_float_of(w, w.cast(x, DTYPES[f"int{dtype.bits}"]), dtype), dtype)
     return w.op("BitCast", x, dims=x.dims, dtype=dtype, exact=True, to=onnx_type(dtype))
+
+
+FRACTIONS = {"float16": (10, -14), "bfloat16": (7, -126), "float32": (23, -126)}  # bits of the fraction, least exponent of normal numbers
+
+
+def _bits_of(w: GraphWriter, x: TensorRef) -> TensorRef:
+    """Returns the bits of floats as signed int64, computed in float64, which is exact. Every NaN has the bits of the positive quiet one."""
+    fraction, least = FRACTIONS[x.dtype.name]
+    top = 2 - least  # the exponent that an infinity would have
+    y = w.cast(x, FLOAT64)
+
+    def number(n: float) -> TensorRef:
+        return w.number(n, FLOAT64)
+
+    nan = w.op("IsNaN", y, dims=y.dims, dtype=BOOL)
+    signed = w.elementwise("Where", w.elementwise("Equal", y, number(0), dtype=BOOL), w.elementwise("Div", number(1), y), y)
+    size = w.elementwise("Min", w.elementwise("Abs", w.elementwise("Where", nan, number(0), y)), number(2.0**top))
+    inside = w.elementwise("Mul", size, number(1 + 2.0 ** -(fraction + 2)))  # the logarithm of no number rounds to a whole one
+    exponent = w.elementwise("Floor", w.elementwise("Div", w.elementwise("Log", inside), number(math.log(2))))
+    exponent = w.elementwise("Min", w.elementwise("Max", exponent, number(least)), number(top))
+    scale = w.elementwise("Pow", number(2), w.elementwise("Sub", number(fraction), exponent))
+    above = w.elementwise("Mul", w.elementwise("Sub", exponent, number(least)), number(2.0**fraction))
+    made = w.elementwise("Add", w.elementwise("Mul", size, scale), above)
+    made = w.elementwise("Where", nan, number(2.0**fraction * (top - least + 1.5)), made)
+    lowest = w.elementwise("Where", w.elementwise("Less", signed, number(0), dtype=BOOL), number(-(2.0 ** (x.dtype.bits - 1))), number(0))
+    return w.cast(w.elementwise("Add", made, lowest), INT64)
+
+
+def _float_of(w: GraphWriter, x: TensorRef, dtype: DType) -> TensorRef:
+    """Returns the float64 that has the value of signed integers' bits as floats of a dtype."""
+    fraction, least = FRACTIONS[dtype.name]
+
+    def number(n: float) -> TensorRef:
+        return w.number(n, FLOAT64)
+
+    y = w.cast(x, FLOAT64)
+    negative = w.elementwise("Less", y, number(0), dtype=BOOL)
+    y = w.elementwise("Where", negative, w.elementwise("Add", y, number(2.0 ** (dtype.bits - 1))), y)
+    field = w.elementwise("Floor", w.elementwise("Mul", y, number(2.0**-fraction)))
+    left = w.elementwise("Sub", y, w.elementwise("Mul", field, number(2.0**fraction)))
+    normal = w.elementwise("Less", number(0), field, dtype=BOOL)
+    exponent = w.elementwise("Add", w.elementwise("Max", field, number(1)), number(least - 1 - fraction))
+    size = w.elementwise("Add", left, w.elementwise("Where", normal, number(2.0**fraction), number(0)))
+    made = w.elementwise("Mul", size, w.elementwise("Pow", number(2), exponent))
+    infinite = w.elementwise("LessOrEqual", number(2.0 ** (2 - least)), made, dtype=BOOL)
+    zero = w.elementwise("Equal", left, number(0), dtype=BOOL)
+    made = w.elementwise("Where", infinite, w.elementwise("Where", zero, number(math.inf), number(math.nan)), made)
+    return w.elementwise("Mul", made, w.elementwise("Where", negative, number(-1), number(1)))
 
 
 # ---- along axes ---------------------------------------------------------------------------------------------------------

@@ -53,9 +53,8 @@ def remainder(x: Op, y: Op, of_dividend: bool) -> Op:
     if not of_dividend:
         return e.remainder(x, y)
     if x.dtype.is_float:
-        negative = sign_bit(x)  # a remainder of 0 has the sign of x, too
-        r = e.remainder(e.where(negative, -x, x), e.absolute(y))
-        return e.where(negative, -r, r)
+        r = e.remainder(e.absolute(x), e.absolute(y))
+        return e.where(e.equal(r, 0.0), x * 0.0, e.where(e.less(x, 0.0), -r, r))  # a remainder of 0 has the sign of x, too
     return x - truncated(x, y) * y
 
 

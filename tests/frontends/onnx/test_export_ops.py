@@ -31,7 +31,7 @@ REFUSED = {
     "print": "nodes have no effects",
     "random_bits": "the generator is our own; its ops for users go out as the runtime's",
     "cast": "a narrow type begins at a later opset",
-    "bitcast": "BitCast begins at opset 26",
+    "bitcast": "BitCast begins at opset 26, and float64 cannot be computed",
     **dict.fromkeys(("cholesky", "cholesky_block", "lu", "lu_block", "solve", "triangular_solve", "triangular_block"), "linear algebra"),
     **dict.fromkeys(("eigh", "pinv", "qr", "svd"), "linear algebra"),
 }
@@ -160,3 +160,27 @@ def test_a_product_with_a_vector_in_any_order_of_axes(names):
     assert who == "ONNX Runtime"
     wanted = np.tensordot(a.astype("float64"), b, [names.split().index("C"), 0])
     np.testing.assert_allclose(found[0], wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "bfloat16"])
+def test_bits_are_computed_below_opset_26(name):
+    dtype = dtypes.as_dtype(name)
+    signed, unsigned = f"int{dtype.bits}", f"uint{dtype.bits}"
+    draw = np.random.default_rng(0).integers(0, 1 << dtype.bits, 2000)
+    edges = [b + s for b in (0, 1, 2, 127, 1 << 7, 1 << 10, 1 << 23, 0x7C00, 0x7F80, 0x7F800000) for s in (0, 1 << dtype.bits - 1)]
+    given = np.arange(1 << 16) if name == "float16" else np.concatenate([draw, [b % (1 << dtype.bits) for b in edges]])
+    bits = given.astype(unsigned)
+    floats = bits.view(dtype.np)
+    n = ng.make_axis(len(bits), name="N")
+    x, y, z = (ng.placeholder([n], dtype=d) for d in (unsigned, signed, name))
+    casts = [(x, name), (y, name), (z, unsigned), (z, signed)]
+    roots = {f"y{k}": ng.bitcast(v, dtype=d) for k, (v, d) in enumerate(casts)}
+    got, _ = run(exported(roots, 20, inputs={"a": x, "b": y, "c": z}), {"a": bits, "b": bits.view(signed), "c": floats})
+    nan = np.isnan(floats.astype(np.float32))
+    assert 0 < nan.sum() < len(bits) / 2
+    for g in got:
+        np.testing.assert_array_equal(g.view(unsigned)[~nan], bits[~nan])
+    for g in got[:2]:
+        assert np.isnan(g[nan].astype(np.float32)).all()
+    for g in got[2:]:
+        assert np.isnan(g.view(dtype.np)[nan].astype(np.float32)).all()

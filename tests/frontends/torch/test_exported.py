@@ -77,6 +77,27 @@ def test_a_program_gives_the_answers_of_eager(make, tmp_path):
         np.testing.assert_allclose(array, want, rtol=2e-5, atol=2e-5)
 
 
+class Signs(torch.nn.Module):
+    """Ops whose results have the sign of a zero, as positions of images and angles compute them."""
+
+    def forward(self, x, y):
+        floor = torch.div(x, y, rounding_mode="floor")
+        return floor, torch.fmod(x, y), torch.copysign(y, x), torch.signbit(x), x.view(torch.int32) + 1
+
+
+def test_ops_that_see_signs_of_zeros_are_written_to_onnx_files(tmp_path):
+    numbers = torch.tensor([0.0, -0.0, 1, -1, 2.5, -2.5, 7, -7, float("inf"), -float("inf"), 1e-3, -3])
+    x, y = (a.reshape(-1) for a in torch.meshgrid(numbers, numbers, indexing="ij"))
+    loaded = ng.torch.load(export(Signs(), (x, y)))
+    ng.onnx.save(loaded, tmp_path / "m.onnx")
+    there = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"x": x.numpy(), "y": y.numpy()})
+    for here, other, want in zip(loaded(x.numpy(), y.numpy()), there, Signs()(x, y), strict=True):
+        np.testing.assert_array_equal(other, want.numpy())  # ONNX Runtime's Where loses the signs of zeros
+        np.testing.assert_array_equal(here, want.numpy())
+        finite = want.isfinite().numpy()
+        np.testing.assert_array_equal(np.signbit(here[finite]), np.signbit(want.numpy()[finite]))
+
+
 class Small(torch.nn.Module):
     """Tied weights, a buffer that training writes, a nest of results with a length in it."""
 
