@@ -20,7 +20,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
-from ngraph.schedule.form import Access, Loop, ScheduledStage, whole_steps
+from ngraph.schedule.form import Access, Loop, ScheduledStage, sliding, whole_steps
 from ngraph.schedule.matrix import instruction
 from ngraph.schedule.search import matrix_rows, remainders, segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
@@ -311,9 +311,26 @@ class Nest(Scope):
             self._put(early)
             return made
 
+        def steps(count: int, *carried: IRValue) -> Sequence[IRValue]:
+            """Some steps of the innermost loop. Where a window slides along the rows, they run in the order of what it reads."""
+            d, made = inner[-1], list(carried)
+            window = sliding(self.hoisted, self.tile, d) if count > 1 else None
+            if window is None:
+                for u in range(count):
+                    with self.scope({d: Open(None, u)}):
+                        made = list(leaf(*made))
+                return made
+            row, step = (certain(self.coef(window, loop)) for loop in (self.row, d) if loop is not None)
+            forward = 1 if step > 0 else -1  # each sum takes its terms in the order of the loop
+            places = [((tracks[t][1] * row + u * step) * forward, u, t) for u, t in product(range(count), range(len(tracks)))]
+            for _, u, t in sorted(places):
+                with self.scope({d: Open(None, u)}):
+                    made[t] = self._fold(*tracks[t], made[t])
+            return made
+
         def level(k: int, carried: Sequence[IRValue]) -> Sequence[IRValue]:
             if k == len(order):
-                return self._together(inner, carried, leaf) if inner else leaf(*carried)
+                return self._together(inner, carried, steps) if inner else leaf(*carried)
 
             def body(*values: IRValue) -> Sequence[IRValue]:
                 self._hoist(roots, (*order[k + 1 :], *inner))
@@ -382,11 +399,10 @@ class Nest(Scope):
             assert a.prefetch is not None
             self.known["panel", a] = plus(w, times(w, first, self.coef(a, d)), a.prefetch.distance), d, share
 
-    def _together(self, order: Sequence[Loop], carried: Sequence[IRValue], leaf: Body) -> tuple[IRValue, ...]:
-        """Loops as one: each iteration does some steps of the innermost one; offsets that do not step evenly come from a table."""
+    def _together(self, order: Sequence[Loop], carried: Sequence[IRValue], some: Callable[..., Sequence[IRValue]]) -> tuple[IRValue, ...]:
+        """Loops as one: each iteration does `some` steps of the innermost one; offsets that do not step evenly come from a table."""
         w, sizes = self.w, [certain(self.size(d)) for d in order]
-        inner, n = order[-1], sizes[-1]
-        unroll = self._unroll()
+        n, unroll = sizes[-1], self._unroll()
         moving = [a for a in self.hoisted if any(d in a.coef for d in order)]
         iterations = list(product(*[range(k) for k in sizes[:-1]], range(0, n - n % unroll, unroll))) if len(order) > 1 else []
         steps = {a: [certain(self.coef(a, d)) for d in order] for a in moving}
@@ -409,10 +425,7 @@ class Nest(Scope):
         def iteration(i: IRValue, values: Sequence[IRValue], steps: int) -> Sequence[IRValue]:
             self._prefetch_rows(i, count)
             with self.scope({d: Open(None, 0) for d in order}, moves(i)):
-                for u in range(steps):
-                    with self.scope({inner: Open(None, u)}):
-                        values = leaf(*values)
-                return values
+                return some(steps, *values)
 
         count = len(iterations) if len(order) > 1 else n // unroll
         values = w.loop(0, count, 1, carried, lambda i, *v: iteration(i, v, unroll))
@@ -421,8 +434,14 @@ class Nest(Scope):
         return values
 
     def _unroll(self) -> int:
-        """Steps of the innermost reduced loop that are written out here: one in the cut end of a tile, and in code that runs seldom."""
-        tail = any(d is self.vec and o.left is not None and (d.most is None or d.most > self.lanes) for d, o in self.opened.items())
+        """Steps of the innermost reduced loop that are written out here.
+
+        One in the cut end of a tile, but where a window slides along its rows, and in code that runs seldom.
+        """
+        slides = bool(self.scheduled.flattened) and sliding(self.hoisted, self.tile, self.scheduled.sums[-1]) is not None
+        tail = not slides and any(
+            d is self.vec and o.left is not None and (d.most is None or d.most > self.lanes) for d, o in self.opened.items()
+        )
         short = any(o.units < self.tile.units(d) and not isinstance(d.extent, int) for d, o in self.opened.items())
         return 1 if tail or short or self.cold else self.scheduled.unroll
 

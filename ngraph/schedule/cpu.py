@@ -31,6 +31,7 @@ from ngraph.schedule.form import (
     StageChoice,
     Tile,
     Version,
+    sliding,
 )
 from ngraph.schedule.linear import Forms
 from ngraph.schedule.matrix import matrix_loops, terms
@@ -43,6 +44,7 @@ from ngraph.targets.tuning import (
     MAX_HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
     MAX_PEELED_AXES,
+    MAX_SLIDING_TERMS,
     MAX_STACK_BYTES,
     MAX_UNROLLED_STEPS,
     MIN_BOUNDED_GAIN,
@@ -541,6 +543,8 @@ class _StageScheduler(StageAddresses):
         main = [a for a in early if self.tile.vector in a.coef] or early
         far = {d: max([abs(_certain(a.coef.get(d, 0))) for a in main], default=0) if d in listed else math.inf for d in self.reduced}
         order = sorted(self.reduced, key=lambda d: -far[d])
+        slides = [d for d in order if d in listed and sliding(self.reads.values(), self.tile, d) is not None][-1:]
+        order = [*[d for d in order if d not in slides], *slides]
         k, steps = len(order), 1
         while k and order[k - 1] in listed and steps * _certain(order[k - 1].extent) <= MAX_LISTED_OFFSETS:
             k -= 1
@@ -566,15 +570,22 @@ class _StageScheduler(StageAddresses):
         return sorted(self.reduced, key=lambda d: -apart(d))
 
     def _unroll(self, d: Loop) -> int:
-        """Returns the unroll factor of a reduced loop: no two unrolled steps may read the same element, or it would stay in a register."""
+        """Returns the unroll factor of a reduced loop.
+
+        No two unrolled steps may read the same element, or it would stay in a register; but where a window slides along rows, each
+        element is read once for all steps and rows that it is a term of.
+        """
         n, t, most = _certain(d.extent), self.tile, 1 if self.kernel.share < MIN_UNROLLED_SHARE else MAX_UNROLLED_STEPS
-        for a in self.hoisted:
+        slides = most > 1 and sliding(self.hoisted, t, d) is not None
+        if slides:
+            most = max(min(n, MAX_SLIDING_TERMS // (t.rows * t.columns)), 1)
+        for a in self.hoisted if not slides else ():
             step, row = a.coef.get(d, 0), a.coef.get(t.tile, 0) if t.tile is not None else 0
             if step and row and isinstance(row, int):  # of a row of open length no two steps are known to be the same
                 shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * _certain(step) // row < t.rows]
                 most = min([most, *shared])
         full = t.rows * t.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
-        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
+        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full and not slides)]
         return good[0] if good else most if len(self.reduced) == 1 and n >= most else 1
 
     # ---- prefetches

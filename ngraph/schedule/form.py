@@ -15,7 +15,7 @@ have stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -174,6 +174,24 @@ class Tile(NamedTuple):
     def units(self, d: Loop) -> int:
         """Returns the number of steps of a loop that are computed together."""
         return self.rows if d is self.tile else self.columns if d is self.across else 1
+
+
+def sliding(accesses: Iterable[Access], tile: Tile, d: Loop) -> Access | None:
+    """A read of vectors whose window slides along the rows of a tile: steps of a reduced loop meet what other rows have read before.
+
+    Only where the vectors begin anywhere in lines, or are put together from several: others are read as fast as they are added up.
+    """
+    t, v, n = tile.tile, tile.vector, d.extent
+    if t is None or v is None or not isinstance(n, int):
+        return None
+    for a in accesses:
+        row, step = a.coef.get(t, 0), a.coef.get(d, 0)
+        if not isinstance(row, int) or not isinstance(step, int) or v not in a.coef or a.epilogue or a.rest or a.predicate:
+            continue
+        apart = a.coef[v] != 1 or any(c % tile.lanes for e, c in a.coef.items() if e is not v and isinstance(c, int))
+        if apart and row and step and any(u * step % row == 0 and abs(u * step // row) < tile.rows for u in range(1, n)):
+            return a
+    return None
 
 
 class StageChoice(NamedTuple):
