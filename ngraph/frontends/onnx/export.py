@@ -104,7 +104,8 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
                 label = d if isinstance(d, str) else f"{p.name}.{k}"
                 if n is not None:
                     names[label] = n
-                dims.append(d if isinstance(d, int) else names.setdefault(label, size * (len(names) + 2) if k or attempt >= BATCHED else 2))
+                first = size * (len(names) + 2) if k or attempt >= BATCHED else 2
+                dims.append(d if isinstance(d, int) else names.setdefault(label, model.reader.fitting(label, first)))
             tried[p.name] = tuple(dims)
         try:
             found, read = model.reader.graph_and_dims(tried)
@@ -162,7 +163,7 @@ def _for_all_lengths(model: Model, tried: Mapping[str, Any], shapes: Mapping[str
             label = d if isinstance(d, str) else f"{p.name}.{k}"
             if not isinstance(d, int) and label not in lengths:
                 names.append(f"{label} of {p.name}")
-            dims.append(n if isinstance(d, int) else lengths.setdefault(label, n + (8 * more if k else 3)))
+            dims.append(n if isinstance(d, int) else lengths.setdefault(label, model.reader.fitting(label, n + (8 * more if k else 3))))
         longer[p.name] = tuple(dims)
     if names and not model.reader.holds(longer):
         raise UnsupportedError(

@@ -101,6 +101,10 @@ class Reader:
             outputs=tuple([p for p in about.outputs if p.name not in state.values()]),
         )
 
+    def fitting(self, label: str, length: int) -> int:
+        """Returns a length that an open dim of the inputs may have: this one, or another where the model does not take it."""
+        return length
+
     def reset(self, length: int) -> None:
         """State that grows keeps its first places, at most so many; with 0 all other state starts again, too."""
         with self._lock:

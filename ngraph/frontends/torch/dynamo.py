@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, encoders, indexing, private, quantised, recurrent, sequences, table
+from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -37,7 +37,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     made = begin(private.compiled(gm))
 
     start = time.perf_counter()
-    gm = recurrent.lowered(gm)
+    gm = losses.corrected(recurrent.lowered(gm))
     text = caching.key(given, settings_of(given), transformer_of(given), example_inputs)
     if text is not None:
         private.part_of_key(gm, text)

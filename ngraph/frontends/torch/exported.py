@@ -13,7 +13,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import encoders, indexing, private, quantised, table
+from ngraph.frontends.torch import encoders, indexing, losses, private, quantised, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, name_of, unfit
 
@@ -39,18 +39,44 @@ PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 TYPES = {torch.float32: "float", torch.float64: "double"}
 
 
+class Dim(NamedTuple):
+    """A dim of an input, whose length is `factor` times a symbol, and `offset`. label: its name in the input's port."""
+
+    name: str
+    dim: int
+    label: str
+    factor: int
+    offset: int
+
+    def symbol_of(self, length: Any) -> Any:
+        """Returns what the symbol is where the dim has this length."""
+        return (length - self.offset) // self.factor
+
+
+def linear_of(e: Any) -> tuple[str, int, int] | None:
+    """Returns the symbol, factor and offset of an expression of one symbol, such as 2*s + 1; None for others."""
+    if len(e.free_symbols) != 1:
+        return None
+    (symbol,) = e.free_symbols
+    factor, offset = e.coeff(symbol), e.subs(symbol, 0)
+    if e != factor * symbol + offset or not factor.is_Integer or not offset.is_Integer or factor < 1:
+        return None
+    return str(symbol), int(factor), int(offset)
+
+
 class ExportedFile:
     """An exported program as it is read.
 
     arrays   parameters, buffers and constants, by PyTorch's names; those that are tied have one array
     holds    {placeholder: name of the array that it stands for}     writes  {name of a buffer: the node that it becomes}
-    symbols  {symbol of a length: (input, dim)}                      ranges  {symbol: least and greatest length, None for no bound}
+    symbols  {symbol of a length: the dim that tells it}             ranges  {symbol: least and greatest length, None for no bound}
     """
 
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                rules = {**quantised.decompositions(), **encoders.rules(), **indexing.bags()}
+                rules = {**quantised.decompositions(), **encoders.rules(), **losses.rules(), **indexing.bags()}
+                private.keep_symbols(program)
                 program = program.run_decompositions(rules)
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart
             raise UnsupportedError(f"PyTorch cannot take {name} apart: {error}", fix="export it with this version of torch") from error
@@ -59,7 +85,7 @@ class ExportedFile:
         by_name = {n.name: n for n in self.nodes}
         self.arrays: dict[str, ConstantArray] = {}
         self.holds: dict[str, str] = {}
-        self.symbols: dict[str, tuple[str, int]] = {}
+        self.symbols: dict[str, Dim] = {}
         self.inputs: tuple[Port, ...] = ()
         for spec in program.graph_signature.input_specs:
             node = by_name.get(getattr(spec.arg, "name", ""))
@@ -72,6 +98,12 @@ class ExportedFile:
         self.outputs, self.results, self.writes = self._results(by_name)
         ranges = {str(symbol): (bound(r.lower), bound(r.upper)) for symbol, r in program.range_constraints.items()}
         self.ranges = {symbol: r for symbol, r in ranges.items() if symbol in self.symbols}
+
+    def bounds(self, symbol: str) -> tuple[int | None, int | None]:
+        """Returns the least and the greatest length of the dim that tells a symbol; None for no bound."""
+        dim = self.symbols[symbol]
+        least, most = (None if n is None else n * dim.factor + dim.offset for n in self.ranges.get(symbol, (None, None)))
+        return least, most
 
     def _array(self, name: str) -> str:
         """Returns the name under which an array of the program is kept: the first of those that are tied."""
@@ -92,9 +124,11 @@ class ExportedFile:
             simple = n if isinstance(n, int) else n.node.maybe_as_int()
             if simple is not None:
                 shape.append(int(simple))
-            elif n.node.expr.is_Symbol:
-                self.symbols.setdefault(str(n.node.expr), (node.name, k))
-                shape.append(str(n.node.expr))
+            elif (linear := linear_of(n.node.expr)) is not None:
+                symbol, factor, offset = linear
+                label = symbol + (f"_times_{factor}" if factor != 1 else "") + (f"_plus_{offset}".replace("-", "minus_") if offset else "")
+                self.symbols.setdefault(symbol, Dim(node.name, k, label, factor, offset))
+                shape.append(label)
             else:
                 shape.append(None)
         return Port(node.name, f"tensor({type_name(val.dtype)})", tuple(shape), kinds.OURS[val.dtype].np, "tensor")

@@ -27,6 +27,7 @@ from torch._dynamo.decorators import assume_constant_result, patch_dynamo_config
 from torch._dynamo.trace_rules import get_torch_obj_rule_map
 from torch._dynamo.utils import get_compilation_metrics
 from torch._dynamo.variables import PolyfilledFunctionVariable
+from torch._export.utils import _get_shape_env_from_gm
 from torch._functorch import compile_utils, partitioners
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import graph_compile
@@ -646,6 +647,13 @@ def nests(names: Iterable[str]) -> Iterator[None]:
         finally:
             for stand_in in made:
                 _deregister_pytree_node(stand_in)
+
+
+def keep_symbols(program: Any) -> None:
+    """Removes ranges of expressions from the ShapeEnv of an exported program that was loaded: PyTorch takes each for one of a symbol."""
+    env = _get_shape_env_from_gm(program.graph_module)
+    for e in [] if env is None else [e for e in env.var_to_range if not e.is_Symbol]:
+        del env.var_to_range[e]
 
 
 @contextmanager

@@ -41,15 +41,28 @@ class ExportedReader(Reader):
     def _measure(self, run: StageRun) -> None:
         """See `Reader._measure`. Raises ArgumentError for a length that the program was not exported for."""
         super()._measure(run)
-        for symbol, (least, most) in self.file.ranges.items():
-            n = run.lengths.get(symbol)
-            if n is not None and ((least is not None and n < least) or (most is not None and n > most)):
-                name, dim = self.file.symbols[symbol]
+        for symbol, given in self.file.symbols.items():
+            n = run.lengths.get(given.label)
+            if n is not None and self.fitting(given.label, n) != n:
+                least, most = self.file.bounds(symbol)
                 bounds = f"{least or 0} to {'any' if most is None else most}"
+                bounds += f", in steps of {given.factor}" if given.factor != 1 else ""
                 raise ArgumentError(
-                    f"{self.file.name}: dim {dim} of {name} has length {n}, and the program was exported for {bounds}",
+                    f"{self.file.name}: dim {given.dim} of {given.name} has length {n}, and the program was exported for {bounds}",
                     fix=f"give it a length that fits, or export it with Dim({symbol!r}, min=…, max=…) that allows {n}",
                 )
+
+    def fitting(self, label: str, length: int) -> int:
+        """See `Reader.fitting`."""
+        for symbol, given in self.file.symbols.items():
+            if given.label == label:
+                least, most = self.file.ranges.get(symbol, (None, None))
+                n = max(given.symbol_of(length), least or 0)
+                if most is not None and n > most:
+                    first = min(max(least or 0, 3), most)  # shorter ones may be other graphs
+                    n = first + (n - first) % (most - first + 1)
+                return int(n * given.factor + given.offset)
+        return length
 
     def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
         """See `Reader.values`."""
@@ -57,7 +70,7 @@ class ExportedReader(Reader):
         file = self.file
         g.clamped = "ng.torch.load(path, indices='clip') takes the nearest"
         given = {name: g.tensor(value) for name, value in inputs.items()}
-        g.symbols = {symbol: given[name].shape[dim] for symbol, (name, dim) in file.symbols.items()}
+        g.symbols = {symbol: d.symbol_of(given[d.name].shape[d.dim]) for symbol, d in file.symbols.items()}
         reading = NodeReading(g)
         g.scopes.append(reading.values)  # stages put other values in place of these
         for node in file.nodes:

@@ -10,7 +10,7 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import private, recurrent
+from ngraph.frontends.torch import losses, private, recurrent
 from ngraph.frontends.torch.dynamo import decompositions, refused
 from ngraph.frontends.torch.graph import Reading
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
@@ -225,7 +225,7 @@ class CompiledStep:
             raise
 
     def _step(self, gm: Any, given: Sequence[Any], about: Any) -> Callable[..., Any]:
-        gm = recurrent.lowered(gm)
+        gm = losses.corrected(recurrent.lowered(gm))
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
             raise ArgumentError("the loss depends on no parameter of the optimizer", fix="give the optimizer model.parameters()")

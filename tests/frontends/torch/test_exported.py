@@ -300,6 +300,50 @@ def test_lengths_with_factors_are_read_from_files(tmp_path):
     assert is_arithmetic("Float('1.5', precision=53)") and not is_arithmetic("Float('os.x', precision=53)")
 
 
+class Sides(torch.nn.Module):
+    """Halves an image and doubles it again; a table as long as the rows may be."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = torch.nn.Conv2d(2, 3, 2, 2), torch.nn.ConvTranspose2d(3, 2, 2, 2)
+        self.rows = torch.nn.Parameter(torch.randn(41, 1))
+
+    def forward(self, x):
+        return torch.cat([x, self.up(self.down(x).relu())], 1) + self.rows[: x.shape[2]]
+
+
+def test_lengths_that_are_multiples_are_read_and_written_to_onnx_files(tmp_path):
+    sides = {2: 2 * Dim("h", min=4, max=20), 3: 2 * Dim("w", min=4, max=20)}
+    torch.manual_seed(0)
+    model = Sides()
+    program = export(model, (torch.rand(1, 2, 8, 12),), dynamic_shapes={"x": sides})
+    torch.export.save(program, tmp_path / "m.pt2")
+    for loaded in (ng.torch.load(program), ng.torch.load(tmp_path / "m.pt2")):
+        ng.onnx.save(loaded, tmp_path / "m.onnx")
+        session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+        for size in ((8, 12), (40, 8), (10, 38)):
+            x = torch.rand(1, 2, *size)
+            (found,), (there,) = loaded.run(None, {"x": x.numpy()}), session.run(None, {"x": x.numpy()})
+            np.testing.assert_allclose(found, model(x).detach(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(there, model(x).detach(), rtol=1e-5, atol=1e-6)
+        for size in ((9, 12), (42, 12), (6, 12)):
+            with pytest.raises(ArgumentError, match="exported for 8 to 40, in steps of 2"):
+                loaded.run(None, {"x": np.zeros((1, 2, *size), np.float32)})
+
+
+def test_a_length_with_an_offset_is_read(tmp_path):
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return x[:, 1::2].sum(1), x.new_full((x.shape[1] // 3,), 2.0)
+
+    program = export(Odd(), (torch.rand(2, 14),), dynamic_shapes={"x": {1: 3 * Dim("n", min=3, max=9) - 1}})
+    loaded = ng.torch.load(program)
+    for n in (8, 14, 26):
+        x = torch.rand(2, n)
+        for found, want in zip(loaded.run(None, {"x": x.numpy()}), Odd()(x), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
 class Halving(torch.nn.Module):
     """A module that writes its parameter and a buffer in each call."""
 

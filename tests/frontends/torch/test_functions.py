@@ -12,6 +12,18 @@ def with_specials(x):
     return torch.where(x > 0.5, float("nan"), torch.where(x < -1, float("inf"), x))
 
 
+def labels(x):
+    """Several classes of each row, which end before the first -1; what follows does not count."""
+    found = x.detach().argsort(1)
+    return torch.where(torch.arange(x.shape[1]) == torch.arange(len(x))[:, None] % 4, -1, found)
+
+
+def multilabel(x):
+    rows = [F.multilabel_margin_loss(row, row.detach().argsort()) for row in x[:1]]  # no -1
+    losses = [F.multilabel_margin_loss(x, labels(x), reduction=r).sum() for r in ("none", "mean", "sum")]
+    return torch.stack([*rows, *losses, F.multilabel_margin_loss(x, labels(x), size_average=False)])
+
+
 SHAPES = [(3, 9), (2, 6), (5, 7)]
 WHOLE = [torch.int64, torch.int32, torch.int16]
 TALL, SQUARE = [(5, 3), (6, 4), (4, 4)], [(2, 3, 3), (1, 4, 4), (3, 2, 2)]
@@ -37,6 +49,7 @@ CASES = {  # a function, and shapes of its input
     "edges, 1d": (lambda x: F.pad(x, (2, 1), mode="replicate"), SHAPES),
     "edges, 2d": (lambda x: F.pad(x, (2, -1, 0, 3), mode="replicate"), SQUARE),
     "edges, 3d": (lambda x: F.pad(x[None], (1, 0, 0, 3, 2, 2), mode="replicate"), SQUARE),
+    "margins of several labels": (multilabel, SHAPES),
     "response norm": (lambda x: F.local_response_norm(x[None], 3), SHAPES),
 }
 

@@ -5,6 +5,7 @@ import math
 import threading
 import warnings
 
+import pytest
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -50,6 +51,23 @@ def test_compilations_are_measured():
     torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
     last = private.metrics()[-1]
     assert last.compile_id and last.co_filename == __file__ and hasattr(last, "recompile_reason")
+
+
+def test_ranges_of_expressions_are_taken_out_of_loaded_programs(tmp_path):
+    """PyTorch takes a loaded program with `2 * Dim` apart only then."""
+
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    dim = torch.export.Dim("n", min=2, max=9)
+    program = torch.export.export(Twice(), (torch.ones(6),), dynamic_shapes={"x": {0: 2 * dim}})
+    torch.export.save(program, tmp_path / "m.pt2")
+    loaded = torch.export.load(tmp_path / "m.pt2")
+    with pytest.raises(AssertionError):
+        loaded.run_decompositions({})
+    private.keep_symbols(loaded)
+    loaded.run_decompositions({})
 
 
 def test_a_symint_has_a_value_in_this_call():

@@ -1,0 +1,55 @@
+"""Losses whose own decomposition in PyTorch gives other values than its kernel, taken apart as the kernel computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.nn import functional as F
+
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def multilabel_margin(input: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the loss, and 1 where a class is a label. A row's labels end before its first -1, and only these have margins."""
+    rows, labels = torch.atleast_2d(input), torch.atleast_2d(target)
+    given = (labels == -1).cumsum(1) == 0
+    at = torch.where(given, labels, 0)
+    is_label = torch.zeros_like(rows).scatter_add(1, at, given.to(rows.dtype)) > 0
+    margins = torch.relu(1 - rows.gather(1, at)[:, :, None] + rows[:, None, :])
+    loss = torch.where(given[:, :, None] & ~is_label[:, None, :], margins, 0).sum((1, 2)) / rows.shape[1]
+    if reduction == REDUCTIONS["none"]:
+        loss = loss.reshape(input.shape[:-1])
+    else:
+        loss = loss.mean() if reduction == REDUCTIONS["mean"] else loss.sum()
+    return loss, is_label.to(input.dtype).reshape(target.shape)
+
+
+def multilabel_margin_loss(
+    input: torch.Tensor, target: torch.Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> torch.Tensor:
+    """Returns the loss; arguments as `torch.nn.functional.multilabel_margin_loss` takes them."""
+    if size_average is not None or reduce is not None:
+        mean = size_average is None or size_average
+        reduction = "none" if reduce is not None and not reduce else "mean" if mean else "sum"
+    return multilabel_margin(input, target, REDUCTIONS[reduction])[0]
+
+
+CORRECTED = {F.multilabel_margin_loss: multilabel_margin_loss}
+
+
+def corrected(gm: GraphModule) -> GraphModule:
+    """Returns a graph of Dynamo's that calls functions of this module: AOTAutograd takes PyTorch's apart before it looks at our rules."""
+    for part in gm.modules():
+        found = [n for n in part.graph.nodes if n.op == "call_function" and n.target in CORRECTED] if isinstance(part, GraphModule) else []
+        for node in found:
+            node.target = CORRECTED[node.target]
+        if isinstance(part, GraphModule) and found:
+            part.recompile()
+    return gm
+
+
+def rules() -> dict[Any, Any]:
+    """Returns how the ops of exported programs are taken apart, by overload."""
+    return {torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin}
