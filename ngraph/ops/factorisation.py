@@ -18,7 +18,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.axes import Axis, make_axis, merge
 from ngraph.op_graph.expr import minimum
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
@@ -264,6 +264,7 @@ cholesky: OpDef = op(
 
 def _solve_type(inputs: tuple[TensorType, ...], rows: Any, columns: Any, **_: Any) -> TensorType:
     a, b = inputs
+    merge(a.axes, b.axes)
     batch = matrix_axes("triangular_solve", a, rows, columns)
     missing = [axis for axis in (rows, *batch) if axis not in b.axes]
     if missing or columns in b.axes:

@@ -165,8 +165,15 @@ def roll(x: Any, shift: int | Mapping[Any, int], axis: Axis | str | None = None)
     return _moved(x, {a: a for a in by}, index, lambda a: np.roll(np.arange(a.length or 0), by[a]))
 
 
+def _times(x: Op, a: Axis, count: int, name: str) -> Axis:
+    """Returns an axis `count` times as long. Raises AxisError for a count below 0."""
+    if count < 0:
+        raise AxisError(f"{name}({x.label}): {a!r} is taken {count} times", details=(show_input(x),), fix="give a count of 0 or more")
+    return a.resized(a.size * count)
+
+
 def repeat(x: Any, count: int, axis: Axis | str) -> Op:
-    """Returns `x` with each element along `axis` `count` times in a row; the axis keeps its name.
+    """Returns `x` with each element along `axis` `count` times in a row; the axis keeps its name. Raises AxisError.
 
     >>> import ngraph as ng
     >>> from ngraph.util.utils import executor
@@ -175,12 +182,12 @@ def repeat(x: Any, count: int, axis: Axis | str) -> Op:
     """
     x = as_op(x)
     a = find_axis(x, axis, "repeat")
-    long = a.resized(a.size * count)
+    long = _times(x, a, count, "repeat")
     return read(x, _resized(x, {a: long}), {a: Idx(long) // max(count, 1)})
 
 
 def tile(x: Any, counts: Mapping[Any, int]) -> Op:
-    """Returns `x` as a whole several times in a row along some axes, {axis: count}; they keep their names.
+    """Returns `x` as a whole several times in a row along some axes, {axis: count}; they keep their names. Raises AxisError.
 
     >>> import ngraph as ng
     >>> from ngraph.util.utils import executor
@@ -189,7 +196,7 @@ def tile(x: Any, counts: Mapping[Any, int]) -> Op:
     """
     x = as_op(x)
     many = {find_axis(x, a, "tile"): n for a, n in counts.items()}
-    long = {a: a.resized(a.size * n) for a, n in many.items()}
+    long = {a: _times(x, a, n, "tile") for a, n in many.items()}
     index = {a: Idx(b) % a.size if a.size != 0 else Idx(b) for a, b in long.items()}
     return _moved(x, long, index, lambda a: np.tile(np.arange(a.length or 0), many[a]))
 

@@ -6,6 +6,7 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import AxisError
 from ngraph.util.utils import executor
 
 
@@ -193,3 +194,11 @@ def test_no_elements(kind, n, many, sides):
     for got, want in zip(found, wanted, strict=True):
         assert np.asarray(got).size == want.size
         np.testing.assert_array_equal(np.asarray(got).ravel(), want.ravel())
+
+
+@pytest.mark.parametrize("solve", [ng.linalg.solve, ng.linalg.triangular_solve, ng.linalg.lstsq])
+@pytest.mark.parametrize("axes, wrong", [(("i=4", "n=2"), "i"), (("i=3", "n=5"), "n")])
+def test_right_hand_sides_of_other_lengths_are_refused(solve, axes, wrong):
+    a, b = ng.placeholder("n=2 i=3 j=3"), ng.placeholder([ng.make_axis(int(t[2:]), name=t[0]) for t in axes])
+    with pytest.raises(AxisError, match=rf"axis {wrong} has length"):
+        solve(a, b, "i", "j")

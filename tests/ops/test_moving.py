@@ -5,6 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import AxisError
 from ngraph.ops.moving import LONGEST, PARTS, _runs
 
 RANDOM = np.random.default_rng(0)
@@ -97,3 +98,9 @@ def test_counts_may_be_integers_of_numpy(lengths, kind):
     for got, (_, wanted) in zip(ng.function([made for made, _ in results], x)(v), results, strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert all(type(a.length) is int for made, _ in results for a in made.axes if a.length is not None)
+
+
+@pytest.mark.parametrize("write", [lambda x: ng.repeat(x, -1, "H"), lambda x: ng.tile(x, {"H": -2})])
+def test_counts_below_0_are_refused(write):
+    with pytest.raises(AxisError, match=r"H=5 is taken -\d times"):
+        write(ng.placeholder("N=2 H=5"))
