@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -299,6 +300,13 @@ def weights_of_bags_backward(
     return torch.where(indices != padding_idx, (grad[offset2bag] * weight[indices]).sum(1), 0.0)
 
 
+def masked_scatter_backward(grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """The derivative for the elements that `masked_scatter` takes, one after another: that of the k-th true place is that of the k-th."""
+    count, flags = math.prod(sizes), mask.expand_as(grad).flatten()
+    at = torch.where(flags, flags.cumsum(0) - 1, count)
+    return grad.new_zeros(count + 1).scatter(0, at, grad.flatten())[:count].view(sizes)
+
+
 def rules() -> dict[Any, Any]:
     """Returns how ops whose masks decide a length, and bags of embeddings, are taken apart, by overload."""
     aten = torch.ops.aten
@@ -306,6 +314,7 @@ def rules() -> dict[Any, Any]:
         aten.index.Tensor: index_of_masks,
         aten.index_put.default: index_put_of_masks,
         aten.masked_select.default: masked_select,
+        aten.masked_scatter_backward.default: masked_scatter_backward,
         **bags(),
     }
 

@@ -106,8 +106,6 @@ def power(n: TorchNode, a: Any, b: Any) -> Tensor:
             return n.give(by_element.power(n.g, n.of(a, dtype), ConstantArray(np.array(b, dtype.np))))
         if 0 <= b <= 8:
             return n.each(lambda x: product_of(x, int(b)), a)
-    if not dtype.is_float:
-        raise n.lack("whole powers of integers, where the exponent is a tensor or above 8")
     return n.each(e.power, a, b)
 
 

@@ -12,6 +12,12 @@ def with_specials(x):
     return torch.where(x > 0.5, float("nan"), torch.where(x < -1, float("inf"), x))
 
 
+def whole_powers(x, dtype):
+    """Powers of integers, which wrap; of negative exponents those of 1 and -1 alone are not 0."""
+    whole = (x * 3).round().to(torch.int64).to(dtype)
+    return whole**9, whole ** whole.flip(1), whole.abs() ** whole[:1], (-1) ** whole, (x > 0) ** whole.abs()
+
+
 def labels(x):
     """Several classes of each row, which end before the first -1; what follows does not count."""
     found = x.detach().argsort(1)
@@ -49,6 +55,8 @@ CASES = {  # a function, and shapes of its input
     "edges, 1d": (lambda x: F.pad(x, (2, 1), mode="replicate"), SHAPES),
     "edges, 2d": (lambda x: F.pad(x, (2, -1, 0, 3), mode="replicate"), SQUARE),
     "edges, 3d": (lambda x: F.pad(x[None], (1, 0, 0, 3, 2, 2), mode="replicate"), SQUARE),
+    "whole powers": (lambda x: [2 ** torch.arange(x.shape[1]), *[whole_powers(x, t) for t in (*WHOLE, torch.int8, torch.uint8)]], SHAPES),
+    "scattered by masks": (lambda x: (x * 2).masked_scatter(x[:, :1] > 0, x.sin().flatten()) + x.masked_scatter(x > 0, x.T.exp()), SHAPES),
     "margins of several labels": (multilabel, SHAPES),
     "response norm": (lambda x: F.local_response_norm(x[None], 3), SHAPES),
 }
