@@ -28,10 +28,10 @@ Where = int | Sequence[int]
 
 def _separate(name: str, args: Sequence[Any], wrt: Where) -> tuple[list[Any], list[Any]]:
     """Returns the arguments, those of `wrt` as ops of their own; and these again, one nest for each number."""
-    places = [wrt] if isinstance(wrt, int) else list(wrt)
-    wrong = [k for k in places if not -len(args) <= k < len(args)]
+    places = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
+    wrong = [k for k in places if not isinstance(k, int) or not -len(args) <= k < len(args)]
     if wrong:
-        raise ArgumentError(f"{name}: there is no argument {wrong[0]} among {len(args)}", fix="wrt counts the arguments from 0")
+        raise ArgumentError(f"{name}: there is no argument {wrong[0]!r} among {len(args)}", fix="wrt counts the arguments from 0")
     taken = list(args)
     for k in places:
         own = [value_of(_float(name, as_op(x), len(args))) for x in nest.leaves(args[k])]

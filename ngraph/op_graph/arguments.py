@@ -129,6 +129,7 @@ DTYPE = ArgumentKind("not a dtype", _is_dtype, "pass one, or its name: 'float32'
 ACCUMULATE = ArgumentKind("not a dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
 WHOLE = ArgumentKind("not a whole number", _is_whole, "pass a whole number")
 NUMBER = ArgumentKind("not a number", _is_number, "pass a number")
+NUMBER_OR_NONE = ArgumentKind("not a number", lambda x: x is None or _is_number(x), "pass a number, or leave it out")
 EXTENT = ArgumentKind(
     "neither a whole number nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}"
 )
@@ -228,6 +229,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     ("group_norm", "groups"): WHOLE,
     ("full", "value"): TENSOR,
     ("norm", "p"): NUMBER,
+    ("pinv", "rcond"): NUMBER_OR_NONE,
     ("repeat", "count"): WHOLE,
     ("roll", "shift"): EXTENT,
     ("leaky_relu", "slope"): NUMBER,
@@ -274,6 +276,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
 EAGER = (
     WHOLE,
     NUMBER,
+    NUMBER_OR_NONE,
     EXTENT,
     PADDING,
     TRUTH,

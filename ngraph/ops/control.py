@@ -434,10 +434,13 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
     return made, tuple(used)
 
 
-def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op]) -> list[Op]:
-    """Returns a body's carries for the next trip, with the axes and dtypes of its inputs."""
+def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op], own: int = 0) -> list[Op]:
+    """Returns a body's carries for the next trip, with the axes and dtypes of its inputs; `own` of them are not the user's."""
     if len(given) != len(carry):
-        raise GraphError(f"{name}: the function gives {len(given)} values to carry and takes {len(carry)}")
+        raise GraphError(
+            f"{name}: the function gives {len(given) - own} values to carry and takes {len(carry) - own}",
+            fix="give as many values as the carry has at the start",
+        )
     fitted = []
     for new, old in zip(given, carry, strict=True):
         if not set(new.axes) <= set(old.axes) or dtypes.promote(new.dtype, old.dtype) is not old.dtype:
@@ -472,6 +475,13 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
             raise AxisError(
                 f"scan over {axis!r}: {x.label} has no such axis: {list(x.axes)}",
                 fix="use what is the same in each trip inside the function",
+            )
+        own = x.axes[x.axes.index(axis)]
+        if own.length != axis.length and None not in (own.length, axis.length):
+            raise AxisError(
+                f"scan over {axis!r}: {x.label} has {own!r}",
+                details=tuple([show_input(x) for x in along]),
+                fix="slice the longer one, or give both one axis",
             )
     trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
     holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
@@ -520,7 +530,7 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     if wide is not None:
         return while_loop(condition, function, wide)
     given = [holes[0] + 1, *following]
-    bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
+    bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start, 1))])
     made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
     return in_form(carry, parts(made)[1:])
 
