@@ -15,7 +15,7 @@ from keras.src.backend.common.name_scope import name_scope as name_scope
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.positional.values import Tensor
-from ngraph.keras.tensors import BackendTensor, OpenLength, apply, lifted
+from ngraph.keras.tensors import BackendTensor, OpenLength, apply, lifted, whole
 from ngraph.keras.traces import KerasTrace, reading, taping
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops import elementwise as e
@@ -43,14 +43,32 @@ class TracedVariable(KerasVariable):
         if g is not None and value is not None and self.__dict__.get("_held") is not None:
             name = g.name_of(self)
             g.current(name)
-            g.assign(name, lifted(g, value))
+            t, assigned = lifted(g, value), self.__dict__.get("_assigned")
+            if assigned is not None and not g.bodies:
+                t = Tensor(e.stop_gradient(whole(g, t)), t.dims)
+                assigned.append(t)
+            g.assign(name, t)
             return
         if value is not None and value.t is not None:
             raise UnsupportedError(
                 f"the variable {self.path} gets a value of a computation that is being read",
                 fix="create variables before: model.build(...)",
             )
+        assigned = self.__dict__.get("_assigned")
+        if assigned is not None:
+            value = BackendTensor(value.array)
+            assigned.append(value)
         self._held, self._lent = value, True
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[list[Any]]:
+        """Yields what is assigned to the variable meanwhile: values of their own, whose derivatives are part of the variable's."""
+        before: list[Any] | None = self.__dict__.get("_assigned")
+        self._assigned: list[Any] | None = []
+        try:
+            yield self._assigned
+        finally:
+            self._assigned = before
 
     @property
     def array(self) -> Any:

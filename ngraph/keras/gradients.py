@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,8 +36,8 @@ def value_and_grad(function: Callable[..., Any], argnums: Any = 0, has_aux: bool
     """Returns a function that gives the value of `function` and its derivatives by its arguments `argnums`, in their nests.
 
     function: gives a float scalar, or with has_aux a pair of it and anything else. Its arguments may be tensors or variables, whose
-    derivatives are those of the variable's value wherever the function reads it. In a compiled function it becomes part of it; elsewhere
-    it runs op by op. Raises ArgumentError where the value is not a scalar.
+    derivatives are those of the variable's values wherever the function reads it; what it assigns to the variable is a value of its own.
+    In a compiled function it becomes part of it; elsewhere it runs op by op. Raises ArgumentError where the value is not a scalar.
     """
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -81,7 +84,9 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
     mine = list(args)
     for k, nest in zip(places, nests, strict=True):
         mine[k] = nest
-    value = function(*mine, **kwargs)
+    with ExitStack() as stack:
+        later = [stack.enter_context(x.followed()) if isinstance(x, KerasVariable) else () for x in given]
+        value = function(*mine, **kwargs)
     for name, old in before.items():
         if g.state[name] is apart[name]:  # the function has not assigned it
             del g.state[name]
@@ -89,12 +94,12 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
     loss = lifted(g, _loss(value, has_aux))
     scalar = loss.op if not loss.op.axes else g.reshape(loss, []).op
     grads: list[Any] = []
-    for t in tensors:
+    for t, more in zip(tensors, later, strict=True):
         if not t.dtype.is_float:
             grads.append(None)
             continue
-        slope = deriv(scalar, t.op)
-        grads.append(BackendTensor(t=g.ones(Tensor(slope, t.dims)), g=g))
+        slopes = [g.ones(Tensor(deriv(scalar, v.op), v.dims)) for v in (t, *more)]
+        grads.append(BackendTensor(t=reduce(partial(_added, g), slopes), g=g))
     return value, grads
 
 
@@ -135,11 +140,12 @@ def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], place
     mine = list(args)
     for k, nest in zip(places, tree.pack_sequence_as([args[k] for k in places], given), strict=True):
         mine[k] = nest
-    with Taping() as tape:
+    with Taping() as tape, ExitStack() as stack:
+        later = [stack.enter_context(x.followed()) if isinstance(x, KerasVariable) else () for x in given]
         value = function(*mine, **kwargs)
         loss = _loss(value, has_aux)
     adjoints: dict[int, BackendTensor] = {id(loss): BackendTensor(np.ones(loss.shape, loss.dtype))}
-    wanted = {id(x) for x in inputs}
+    wanted = {id(x) for x in (*inputs, *chain(*later))}
     needed = _dependents(tape, wanted)
     for r in reversed(tape):
         if not any(id(y) in adjoints for y in r.outputs) or not any(id(x) in needed for x in r.inputs):
@@ -148,7 +154,8 @@ def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], place
         for k, dx in zip(moving, _slopes(r, moving, adjoints), strict=True):
             i = id(r.inputs[k])
             adjoints[i] = apply(_added, adjoints[i], dx) if i in adjoints else dx
-    grads = [None if not _is_float(x) else _adjoint(adjoints, x) for x in inputs]
+    sums = [[_adjoint(adjoints, v) for v in (x, *more)] for x, more in zip(inputs, later, strict=True)]
+    grads = [reduce(partial(apply, _added), each) if _is_float(x) else None for x, each in zip(inputs, sums, strict=True)]
     return value, grads
 
 

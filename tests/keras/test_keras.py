@@ -180,6 +180,29 @@ def test_what_was_computed_before_is_constant_to_a_derivative(compiled):
     np.testing.assert_allclose(w, 2 * m, rtol=1e-5)
 
 
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_what_a_layer_assigns_to_its_weight_is_what_is_trained(eagerly):
+    """The derivative is that of the values read, before the assignment and behind it; the step starts from what was assigned."""
+
+    class Halved(keras.layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=shape[1:], initializer="ones")
+
+        def call(self, x, training=False):
+            before = keras.ops.sum(x * self.w**2, -1)
+            if training:
+                self.w.assign(self.w * 0.5)
+            return before + keras.ops.sum(x * self.w**3, -1)
+
+    model = keras.Sequential([keras.Input((3,)), Halved()])
+    model.compile(keras.optimizers.SGD(0.1), loss=lambda y, p: p, run_eagerly=eagerly)
+    x, w = np.random.default_rng(5).normal(size=(4, 3)).astype("float32"), np.ones(3)
+    for _ in range(3):
+        model.train_on_batch(x, np.zeros((4, 1)))
+        w = w / 2 - 0.1 * x.mean(0) * (2 * w + 3 * (w / 2) ** 2)
+    np.testing.assert_allclose(np.asarray(model.layers[-1].w), w, 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "int8", "float32"])
 def test_negative_and_sign_bit_are_numpys(dtype):
     x = np.array([1, 0, 3]).astype(dtype) if dtype != "float32" else np.array([1, -0.0, -3], dtype)
