@@ -338,7 +338,9 @@ def _convolve(g: GraphBuilder, s: Step) -> None:
     index: dict[AxisId, ExprLike] = {a: Idx(taps[a] if a in over else a) for a in x.axes}
     predicates: list[ExprLike] = []
     for inner, window, out, stride, dilation, spread, pad in spatial:
-        at = Idx(out) * stride + Idx(taps[window]) * dilation - pad
+        at = Idx(out) * stride - pad
+        if g.known(window) != 1:  # a window of one place moves nothing, and so may be fused with what makes its operand
+            at += Idx(taps[window]) * dilation
         if spread != 1:
             predicates.append(0 - at % spread)
         index[inner] = at // spread

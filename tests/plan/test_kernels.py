@@ -290,6 +290,17 @@ def test_convolutions_trained():
     verify(agree(convolutions(), rtol=2e-3, atol=2e-3))
 
 
+def test_a_convolution_of_one_place_runs_in_the_kernel_of_the_one_before_it():
+    n, c, h, w, k, r, q = (axis(a, b) for a, b in ((8, "N"), (48, "C"), (56, "H"), (56, "W"), (24, "K"), (3, "R"), (3, "S")))
+    one, other = axis(1, "I"), axis(1, "J")
+    x, f, g = hole(n, h, w, c), hole(r, q, c), hole(k, c, one, other)
+    y = ng.relu(ng.conv(x, f, {h: r, w: q}, padding=1, groups=c))
+    _, rows, columns = [a for a in y.axes if a.name != "C"]
+    made = verify(agree(program([ng.conv(y, g, {rows: one, columns: other})], x, f, g)))
+    (kernel,) = [s for s in made.kernels if sum(bool(stage.combine) for stage in s.stages) == 2]
+    assert len(kernel.loops) > 1  # pixels, too, are shared out
+
+
 def test_a_total_is_begun_by_many_turns_and_finished_by_one():
     n, h = axis(1000, "N"), axis(300, "H")
     x, y = hole(n, h), hole(n, h)
