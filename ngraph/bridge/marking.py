@@ -42,7 +42,7 @@ STATIC: Mapping[str, tuple[int, ...]] = {  # inputs that decide shapes, so that 
     **dict.fromkeys("DepthwiseConv2dNativeBackpropInput StatelessRandomNormalV2 StatelessTruncatedNormalV2".split(), (0,)),
     **dict.fromkeys("Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter".split(), (1,)),
     **dict.fromkeys("Slice SplitV".split(), (1, 2)),
-    **dict.fromkeys("StridedSlice".split(), (1, 2, 3)),
+    **dict.fromkeys("StridedSlice TensorStridedSliceUpdate".split(), (1, 2, 3)),
     "StridedSliceGrad": (0, 1, 2, 3),
     "GatherV2": (2,),
     "Range": (0, 1, 2),

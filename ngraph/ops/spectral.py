@@ -300,8 +300,11 @@ def _dft_reference(call: Call, re: np.ndarray, *im: np.ndarray) -> tuple[np.ndar
         x = x + 1j * wide(align(array, t.axes, axes))
     length, n, k = call.length(out), max(call.length(axis), call.length(out)), list(axes).index(axis)
     y = np.zeros((*x.shape[:k], 0, *x.shape[k + 1 :]), complex)
-    if n and not im and not inverse and length <= n // 2 + 1:
+    if n and not im:  # the other frequencies of a real signal are conjugate
         y = np.fft.rfft(x, n, axis=k)
+        if length > n // 2 + 1:
+            y = np.concatenate([y, np.flip(y[(*(slice(None),) * k, slice(1, (n + 1) // 2))], k).conj()], k)
+        y = y.conj() + 0 if inverse else y  # 0 in place of -0
     elif n:
         y = (np.fft.ifft if inverse else np.fft.fft)(x, n, axis=k, norm="forward" if inverse else "backward")
     y = y[(*(slice(None),) * k, slice(length))]

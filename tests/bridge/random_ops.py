@@ -700,7 +700,7 @@ def range_(d):
     return [known(ends[0] + more, dtype), known(ends[1], dtype), known(step, dtype)], {}
 
 
-@case("StridedSlice", "StridedSliceGrad")
+@case("StridedSlice", "StridedSliceGrad", "TensorStridedSliceUpdate")
 def strided(d):
     shape = d.shape(rank=int(d.r.integers(1, 5)))
     begin, end, strides, masks = [], [], [], dict.fromkeys(("begin", "end", "ellipsis", "new_axis", "shrink_axis"), 0)
@@ -736,6 +736,9 @@ def strided(d):
     a = d.array(d.one(TYPES), shape)
     if d.op == "StridedSlice":
         return [a, *rows], attrs
+    if d.op == "TensorStridedSliceUpdate":
+        like = tf.raw_ops.StridedSlice(input=a, begin=rows[0], end=rows[1], strides=rows[2], **attrs)
+        return [a, *rows, d.array(a.dtype.name, like.shape)], attrs
     a = d.array(d.one(FLOATS), shape)
     dy = tf.raw_ops.StridedSlice(input=a, begin=rows[0], end=rows[1], strides=rows[2], **attrs).numpy()
     return [known(shape, kind), *rows, dy], attrs

@@ -340,6 +340,33 @@ class Trained(tf.Module):
         return {"y": self.net(x)}
 
 
+@pytest.mark.parametrize("transformer", ["cpu", "direct"])
+def test_slices_of_variables_are_assigned(transformer, tmp_path):
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.v = tf.Variable(np.arange(24, dtype=np.float32).reshape(4, 6))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32)])
+        def __call__(self, x, i):
+            self.v[1, :].assign(x)
+            self.v[::2, 3].assign([7.0, 8.0])
+            self.v[i].assign(x * 2)
+            self.v[-1, 4:1:-1].assign(self.v[0, 1:4])
+            self.v[2:3, :2].assign(tf.constant(5.0, shape=[1, 2]))
+            self.v[3:1, 2].assign(tf.zeros([0]))
+            return self.v + 0.0
+
+    module, folder = Module(), str(tmp_path / "saved")
+    tf.saved_model.save(module, folder)
+    x = np.arange(6, dtype=np.float32) * 10
+    with ngt.make_transformer_factory(transformer)() as made:
+        model = ng.tensorflow.load(folder, made)
+        for i in (0, 3, -2, 0):
+            (y,) = model.run(None, {"x": x + i, "i": np.int32(i)})
+            np.testing.assert_array_equal(y, module(tf.constant(x + i), tf.constant(i)).numpy())
+
+
 def test_a_module_around_keras_trains(tmp_path):
     module, folder = Trained(), str(tmp_path / "model")
     tf.saved_model.save(module, folder, signatures={"train": module.train, "serving_default": module.predict})

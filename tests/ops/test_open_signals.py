@@ -142,3 +142,16 @@ def test_parts_of_given_lengths_of_an_open_axis_are_checked():
     for n in (4, 6):
         with pytest.raises(BoundsError, match="H in parts of 2, 0, 3"):
             f(np.zeros(n))
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS)
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 130, 144, 521, 522])
+@pytest.mark.parametrize("known", [True, False])
+def test_real_frequencies_of_real_signals_are_real_to_the_bit(transformer, n, known):
+    x = ng.placeholder(f"T={n}" if known else "T=?")
+    signal = np.random.default_rng(n).standard_normal(n).astype(np.float32) - 50
+    run = ngt.make_transformer_factory(transformer)().computation([ng.rfft(x, "T"), ng.fft(x, "T")], x)
+    for found, wanted in zip(run(signal), (np.fft.rfft(signal), np.fft.fft(signal)), strict=True):
+        np.testing.assert_allclose(joined(found), wanted, atol=2e-6 * np.abs(wanted).max())
+        real = [0, n // 2] if n % 2 == 0 else [0]
+        assert (found[real, 1] == 0).all() and not np.signbit(found[real, 1]).any()

@@ -152,6 +152,21 @@ def strided_slice(n: Any, x: Value, begin: Value, end: Value, strides: Value) ->
     return shapes.unsqueezed(t, new) if new else t
 
 
+@translates("TensorStridedSliceUpdate")
+def strided_slice_written(n: Any, x: Value, begin: Value, end: Value, strides: Value, value: Value) -> Tensor:
+    """Returns x with a value in the places that `strided_slice` reads."""
+    g, t = n.g, n.g.full(n.g.tensor(x))
+    along = g.fresh(product(t.shape))
+    numbered = shapes.reshaped(g, Tensor(iota(along, dtypes.int64), [along]), t.shape)
+    places = strided_slice(n, numbered, begin, end, strides)
+    many = product(places.shape)
+    if many == 0:
+        return t
+    updates = shapes.reshaped(g, g.expanded(g.tensor(value), places.shape), [many])
+    flat, rows = shapes.reshaped(g, t, [along.size]), shapes.reshaped(g, places, [many, 1])
+    return shapes.reshaped(g, indexing.scattered_slices(g, flat, rows, updates, "set", n.takes[0]), t.shape)
+
+
 @translates("Slice")
 def slice_(n: Any, x: Value, begin: Value, sizes: Value) -> Tensor:
     g, t = n.g, n.g.tensor(x)

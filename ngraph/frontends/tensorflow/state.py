@@ -17,6 +17,7 @@ from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.graph import Reference, Resource
+from ngraph.frontends.tensorflow.shapes import strided_slice_written
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
@@ -105,6 +106,14 @@ def scatter(n: Any, x: Value, i: Value, u: Value) -> Value:
     if t.rank < rows.rank + old.rank - 1:  # one number for all
         t = n.g.expanded(t, [*rows.shape, *old.shape[1:]])
     write(n, x, indexing.scattered_slices(n.g, old, Tensor(rows.op, [*rows.dims, None]), t, SCATTERS[kind], n.takes[0]))
+    return x
+
+
+@translates("ResourceStridedSliceAssign", "StridedSliceAssign", references=True)
+def strided_slice_assign(n: Any, x: Value, begin: Value, end: Value, strides: Value, value: Value) -> Value:
+    """Writes a slice of a variable."""
+    where = [n.library.read(n.g, v) for v in (begin, end, strides, value)]
+    write(n, x, strided_slice_written(n, current(n, x), *where))
     return x
 
 
