@@ -15,7 +15,7 @@ from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.tuning import BORDERED_PART, MAX_BORDER, MIN_OTHER_READS_TO_PAD, MIN_READS_TO_PAD
+from ngraph.targets.tuning import BORDERED_PART, MAX_BORDER, MIN_READS_TO_PAD, MIN_READS_TO_SLIDE
 from ngraph.tensors.index import Read, affine, least, same
 
 Length = Callable[[AxisId], int | None]
@@ -122,7 +122,8 @@ class Padding:
                     if not mine or type(step) is not Kernel or not self.covered(r)[1]:
                         continue
                     added = bool(stage.combine) and all(c.kind == "add" for c in stage.combine)
-                    least = MIN_READS_TO_PAD if added else MIN_OTHER_READS_TO_PAD
+                    slides = added and not any(type(e) is Idx and e.of in stage.reduced for e in r.index.values())
+                    least = MIN_READS_TO_SLIDE if slides else MIN_READS_TO_PAD
                     if self.work(step, stage) < least * math.prod([max(self.length(a), 1) for a in b.axes]):
                         continue
                     if b not in made:

@@ -317,10 +317,10 @@ MAX_BORDER = 4
 """[places] Of a border at one end. Limit: memory; windows of nine."""
 BORDERED_PART = 4
 """[the part of the third cache] That buffers whose borders last may take. Rule: beyond, memory that others use meanwhile is nearer."""
-MIN_READS_TO_PAD = 5
-"""[times] That a sum reads a buffer of others, from which on a copy with a border pays. Chosen: 2026-11-28, depthwise convolutions."""
-MIN_OTHER_READS_TO_PAD = 16
-"""[times] The same of what is not added up. Chosen: 2026-11-28: maxima of 3 x 3 take longer than predicates, with a copy 8 % more."""
+MIN_READS_TO_PAD = 16
+"""[times] That a stage reads a buffer of others, from which on a copy with a border pays. Chosen: 2026-11-21, convolutions."""
+MIN_READS_TO_SLIDE = 5
+"""[times] The same of a sum over a window alone, whose vectors then slide. Chosen: 2026-11-28, depthwise convolutions; maxima lose 8 %."""
 TOP_K_PART = 4
 """[the part of a row] Up to which its first places are searched, and it is not sorted. Chosen: 2026-11-22, top_k."""
 BATCHED_TOP_K_PART = 8
