@@ -38,6 +38,7 @@ MOST_KNOWN = 64  # elements of a known value that is not a constant: shapes have
 STATIC: Mapping[str, tuple[int, ...]] = {  # inputs that decide shapes, so that they have to be known
     **dict.fromkeys("Any All ArgMax ArgMin Max Mean Min Prod Sum ExpandDims OneHot Pad PadV2 MirrorPad Reshape Tile TopKV2".split(), (1,)),
     **dict.fromkeys("Transpose BroadcastTo Cumsum Cumprod ReverseV2 ResizeBilinear ResizeNearestNeighbor".split(), (1,)),
+    "ResizeNearestNeighborGrad": (1,),
     **dict.fromkeys("AvgPoolGrad Conv2DBackpropInput Conv3DBackpropInputV2 Fill Split StatelessRandomUniformV2".split(), (0,)),
     **dict.fromkeys("DepthwiseConv2dNativeBackpropInput StatelessRandomNormalV2 StatelessTruncatedNormalV2".split(), (0,)),
     **dict.fromkeys("Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter".split(), (1,)),

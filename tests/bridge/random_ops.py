@@ -597,6 +597,17 @@ def resize(d):
     }
 
 
+@case("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad", loose=True)
+def resize_gradient(d):
+    corners, nearest = d.maybe(0.3), d.op == "ResizeNearestNeighborGrad"
+    batch, channels = (int(k) for k in d.r.integers(1, 4, 2))
+    small, large = d.shape(2, high=7), d.shape(2, high=9)
+    dtype = d.one(["float32", "float64"])
+    dy = d.array(dtype if nearest else "float32", [batch, *large, channels])
+    like = known(small, "int32") if nearest else d.array(dtype, [batch, *small, channels])
+    return [dy, like], {"align_corners": corners, "half_pixel_centers": not corners and d.maybe()}
+
+
 @case("ResizeArea", loose=True)
 def resize_area(d):
     return [d.array(d.dtype(), d.shape(4, high=7), -4, 100), known(d.shape(2, high=9), "int32")], {"align_corners": d.maybe(0.3)}

@@ -21,6 +21,7 @@ from ngraph.frontends.positional.windows import Windowing
 from ngraph.frontends.tensorflow.shapes import strided_slice
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 
 
@@ -285,11 +286,10 @@ def local_response(n: Any, x: Value) -> Tensor:
 # ---- resizing -----------------------------------------------------------------------------------------------------------
 
 
-@translates("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic")
-def resize(n: Any, x: Value, sizes: Value) -> Tensor:
-    g, t = n.g, n.g.tensor(x)
+def _resized(n: Any, t: Tensor, sizes: Sequence[ExprLike]) -> Tensor:
+    """Returns images of other heights and widths, by the node's name and attributes."""
     corners, half = n.attr("align_corners", False), n.attr("half_pixel_centers", False)
-    kind = {"ResizeBilinear": "linear", "ResizeNearestNeighbor": "nearest", "ResizeBicubic": "cubic"}[n.op]
+    kind = {"ResizeBilinear": "linear", "ResizeNearestNeighbor": "nearest", "ResizeBicubic": "cubic"}[n.op.removesuffix("Grad")]
     places = "align_corners" if corners else "half_pixel" if half else "asymmetric"
     nearest = "round_prefer_ceil" if corners else "floor"
     if kind == "nearest" and half:  # floor((i + 0.5) * scale): the half is not taken away again
@@ -300,9 +300,26 @@ def resize(n: Any, x: Value, sizes: Value) -> Tensor:
         by = sampling.Resizing(kind, places, nearest)
     if kind != "nearest":
         t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
-    for k, many in zip((1, 2), g.sizes(sizes), strict=True):
-        t = sampling.resized(g, t, k, many, 0.0, by)
+    for k, many in zip((1, 2), sizes, strict=True):
+        t = sampling.resized(n.g, t, k, many, 0.0, by)
     return t
+
+
+@translates("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic")
+def resize(n: Any, x: Value, sizes: Value) -> Tensor:
+    return _resized(n, n.g.tensor(x), n.g.sizes(sizes))
+
+
+@translates("ResizeBilinearGrad", "ResizeBicubicGrad", "ResizeNearestNeighborGrad")
+def resize_gradient(n: Any, dy: Value, like: Value) -> Tensor:
+    """Returns the derivative of a resize; like: the images, of ResizeNearestNeighborGrad their height and width."""
+    g, d = n.g, n.g.tensor(dy)
+    if n.op == "ResizeNearestNeighborGrad":
+        shape, dtype = [d.shape[0], *g.sizes(like), d.shape[3]], d.op.dtype
+    else:
+        x = g.tensor(like)
+        shape, dtype = x.shape, x.op.dtype
+    return adjoint(g, lambda x: _resized(n, x, d.shape[1:3]), shape, dtype, d)
 
 
 @translates("ResizeArea")

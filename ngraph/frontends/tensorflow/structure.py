@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ngraph.errors import ParseError
+from ngraph.errors import ParseError, UnsupportedError
 from ngraph.frontends.positional.walk import in_order
 from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, node_of
 from ngraph.frontends.tensorflow.messages import classes
@@ -131,7 +131,10 @@ def _without_stacks(nodes: Nodes) -> Nodes:
         counts = [nodes[a] for a in push.after if a in nodes and nodes[a].op in ("Add", "AddV2")]
         switch = _origin(nodes, counts[0].takes[0]) if counts else None
         if enter is None or enter.op != "Enter" or switch is None or switch.op != "Switch" or stack.name in exits:
-            raise ParseError(f"node {push.name!r} pushes in no loop that counts", fix="is the file damaged?")
+            raise UnsupportedError(
+                f"node {push.name!r} pushes in no loop that counts, or in one within another: such derivatives are not read",
+                fix="export the graph with tf.compat.v1.enable_control_flow_v2()",
+            )
         name = f"{push.name}/list"
         start = _new_node("Enter", f"{name}/enter", [f"{stack.name}:0"])
         start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
