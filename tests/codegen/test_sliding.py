@@ -9,7 +9,7 @@ from ngraph.plan.planner import plan
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.form import sliding
 from ngraph.schedule.interpret import interpret
-from ngraph.targets import TARGETS
+from ngraph.targets import TARGETS, runnable
 from ngraph.targets.tuning import MAX_SLIDING_TERMS
 
 CASES = [  # channels, height, width, window, stride, dilation
@@ -44,12 +44,12 @@ def depthwise(channels, height, width, window, stride, dilation, dtype="float32"
     return y, ng.deriv(ng.sum(y * e, out_axes=()), x), (x, f, e), (a, b, d), (value, back)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("target", ["host", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+TARGETS_AND_DTYPES = [*((target, "float32") for target in runnable()), *(("host", dtype) for dtype in ("float32", "float64", "float16"))]
+
+
+@pytest.mark.parametrize(("target", "dtype"), TARGETS_AND_DTYPES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_depthwise_convolutions_and_their_gradients_are_numpys(monkeypatch, target, case, dtype):
-    if dtype != "float32" and target != "host":
-        pytest.skip("other dtypes run on this processor alone")
     if target != "host":
         monkeypatch.setenv("NGRAPH_TARGET", target)
     y, dx, holes, arrays, expected = depthwise(*case, dtype)
