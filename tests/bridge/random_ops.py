@@ -711,7 +711,7 @@ def range_(d):
     return [known(ends[0] + more, dtype), known(ends[1], dtype), known(step, dtype)], {}
 
 
-@case("StridedSlice", "StridedSliceGrad", "TensorStridedSliceUpdate")
+@case("StridedSlice", "StridedSliceGrad", "TensorStridedSliceUpdate", "StridedSliceAssign", "ResourceStridedSliceAssign")
 def strided(d):
     shape = d.shape(rank=int(d.r.integers(1, 5)))
     begin, end, strides, masks = [], [], [], dict.fromkeys(("begin", "end", "ellipsis", "new_axis", "shrink_axis"), 0)
@@ -744,12 +744,13 @@ def strided(d):
     kind = d.one(["int32", "int64"])
     attrs = {f"{name}_mask": v for name, v in masks.items()}
     rows = [known(v, kind) for v in (begin, end, strides)]
-    a = d.array(d.one(TYPES), shape)
+    assigned = d.op.endswith("Assign")
+    a = d.array(d.one(["float32", "float64", "int32"] if assigned else TYPES), shape)
     if d.op == "StridedSlice":
         return [a, *rows], attrs
-    if d.op == "TensorStridedSliceUpdate":
+    if assigned or d.op == "TensorStridedSliceUpdate":
         like = tf.raw_ops.StridedSlice(input=a, begin=rows[0], end=rows[1], strides=rows[2], **attrs)
-        return [a, *rows, d.array(a.dtype.name, like.shape)], attrs
+        return [Variables([a]) if assigned else a, *rows, d.array(a.dtype.name, like.shape)], attrs
     a = d.array(d.one(FLOATS), shape)
     dy = tf.raw_ops.StridedSlice(input=a, begin=rows[0], end=rows[1], strides=rows[2], **attrs).numpy()
     return [known(shape, kind), *rows, dy], attrs

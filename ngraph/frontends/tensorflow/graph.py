@@ -19,6 +19,7 @@ from ngraph.frontends.tensorflow import folding, table
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of
 
 MERGES = frozenset({"Merge", "RefMerge"})
+WRITERS = ("Assign", "Apply", "SparseApply", "Resource", "Scatter", "StridedSliceAssign")  # how ops that write variables begin
 HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
 
@@ -387,7 +388,7 @@ def assigned(
             if node.op in HANDLES and f"{node.name}:0" in handles:  # also within a branch or loop of TensorFlow 1
                 known[f"{node.name}:0"] = frozenset({handles[f"{node.name}:0"]})
             given = [known.get(name, frozenset()) for name in node.takes]
-            if node.op.startswith(("Assign", "Apply", "SparseApply", "Resource", "Scatter")) and node.op != "ResourceGather":
+            if node.op.startswith(WRITERS) and node.op != "ResourceGather":
                 found.update(*given)
             elif given and node.op in ("Identity", "RefIdentity", "Switch", "RefSwitch"):
                 known[f"{node.name}:0"] = known[f"{node.name}:1"] = given[0]
