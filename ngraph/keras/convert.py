@@ -27,6 +27,8 @@ numpy = deferred("ngraph.keras.numpy")  # which is made of this module
 class TracedVariable(KerasVariable):
     """A variable: an array of its own, which compiled steps write in place, or its value in the computation that is being read."""
 
+    _assigned: list[Any] | None = None  # what is assigned to it, while a derivative follows that
+
     @property
     def _value(self) -> Any:
         held = self.__dict__.get("_held")
@@ -43,7 +45,7 @@ class TracedVariable(KerasVariable):
         if g is not None and value is not None and self.__dict__.get("_held") is not None:
             name = g.name_of(self)
             g.current(name)
-            t, assigned = lifted(g, value), self.__dict__.get("_assigned")
+            t, assigned = lifted(g, value), self._assigned
             if assigned is not None and not g.bodies:
                 t = Tensor(e.stop_gradient(whole(g, t)), t.dims)
                 assigned.append(t)
@@ -54,17 +56,15 @@ class TracedVariable(KerasVariable):
                 f"the variable {self.path} gets a value of a computation that is being read",
                 fix="create variables before: model.build(...)",
             )
-        assigned = self.__dict__.get("_assigned")
-        if assigned is not None:
+        if self._assigned is not None:
             value = BackendTensor(value.array)
-            assigned.append(value)
+            self._assigned.append(value)
         self._held, self._lent = value, True
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[list[Any]]:
         """Yields what is assigned to the variable meanwhile: values of their own, whose derivatives are part of the variable's."""
-        before: list[Any] | None = self.__dict__.get("_assigned")
-        self._assigned: list[Any] | None = []
+        before, self._assigned = self._assigned, []
         try:
             yield self._assigned
         finally:

@@ -59,6 +59,11 @@ def _loss(value: Any, has_aux: bool) -> BackendTensor:
     return loss
 
 
+def _followed(stack: ExitStack, given: Sequence[Any]) -> list[Sequence[Any]]:
+    """Returns for each input what is assigned to it until the stack is closed; nothing for what is not a variable."""
+    return [stack.enter_context(x.followed()) if isinstance(x, KerasVariable) else () for x in given]
+
+
 def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], places: Any, has_aux: bool) -> Any:
     """The value and the derivatives as values of the computation that is being read."""
     g = reading()
@@ -85,7 +90,7 @@ def _in_trace(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], plac
     for k, nest in zip(places, nests, strict=True):
         mine[k] = nest
     with ExitStack() as stack:
-        later = [stack.enter_context(x.followed()) if isinstance(x, KerasVariable) else () for x in given]
+        later = _followed(stack, given)
         value = function(*mine, **kwargs)
     for name, old in before.items():
         if g.state[name] is apart[name]:  # the function has not assigned it
@@ -141,7 +146,7 @@ def _at_once(function: Any, args: Any, kwargs: Any, leaves: Sequence[Any], place
     for k, nest in zip(places, tree.pack_sequence_as([args[k] for k in places], given), strict=True):
         mine[k] = nest
     with Taping() as tape, ExitStack() as stack:
-        later = [stack.enter_context(x.followed()) if isinstance(x, KerasVariable) else () for x in given]
+        later = _followed(stack, given)
         value = function(*mine, **kwargs)
         loss = _loss(value, has_aux)
     adjoints: dict[int, BackendTensor] = {id(loss): BackendTensor(np.ones(loss.shape, loss.dtype))}

@@ -88,15 +88,16 @@ def transform(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
     if axis.length is None or out.length is None:
         re, im = parts(dft.build(*(axes_with_order(t, x[0].axes) for t in x if t is not None), axis=axis, out=out, inverse=sign > 0))
         return re, im
-    re, im = _transform(x, axis, out, axis.length, out.length, sign)
+    re, im = _transform(x, axis, out, sign)
     if x[1] is None:  # these frequencies of a real signal are real, and to the bit: an angle tells 0 from -0
         frequency = np.arange(out.length)
         im = where(constant((frequency == 0) | (2 * frequency == axis.length), [out]), 0.0, im)
     return re, im
 
 
-def _transform(x: Pair, axis: Axis, out: Axis, n: int, frequencies: int, sign: float) -> tuple[Op, Op]:
+def _transform(x: Pair, axis: Axis, out: Axis, sign: float) -> tuple[Op, Op]:
     """Returns `transform` of a known length, to rounding."""
+    n, frequencies = axis.length or 0, out.length or 0
     p = _factor(n)
     if p == 1 and n <= MAX_MATRIX_PRIME:
         return _times_matrix(x, axis, out, _table(n, frequencies, n, sign))
@@ -106,9 +107,9 @@ def _transform(x: Pair, axis: Axis, out: Axis, n: int, frequencies: int, sign: f
     half = x[1] is None and frequencies < n
     k = p // 2 + 1 if half else p  # frequencies of the first transform, of which a real signal gives the others, conjugate
     a, b, c, d = (make_axis(m, name=f"{axis.name}_{name}") for m, name in ((p, "high"), (q, "low"), (k, "first"), (q, "second")))
-    re, im = _transform(_moved(x, {axis: Idx(a) * q + Idx(b)}, (axis,), (a, b)), a, c, p, k, sign)
+    re, im = _transform(_moved(x, {axis: Idx(a) * q + Idx(b)}, (axis,), (a, b)), a, c, sign)
     re, im = _rotated((re, im), _table(k, q, n, sign), [c, b])
-    found = _transform((re, im), b, d, q, q, sign)
+    found = _transform((re, im), b, d, sign)
     first, second = Idx(out) % p, Idx(out) // p
     if not half:
         re, joined = _moved(found, {d: second, c: first}, (d, c), (out,))

@@ -12,15 +12,20 @@ PACKED = {  # bits of element types of less than a byte, which are packed, the f
 }
 
 
-def onnx_name(dtype: DType) -> str:
-    """Returns the name in ONNX's type constraints: `tensor(float8e4m3fn)`."""
+def element_name(dtype: DType) -> str:
+    """Returns ONNX's name of an element type: `float8e4m3fn`; those of a TensorProto are the same in capitals."""
     name = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"}.get(dtype.name)
     if name is None:
         name = dtype.name.replace("_", "")
         name = name.removesuffix("fn") if name.startswith(("float4", "float6")) else name
-    return f"tensor({name})"
+    return name
+
+
+def onnx_name(dtype: DType) -> str:
+    """Returns the name in ONNX's type constraints: `tensor(float8e4m3fn)`."""
+    return f"tensor({element_name(dtype)})"
 
 
 def onnx_type(dtype: DType) -> int:
     """Returns the type's number in a TensorProto."""
-    return int(onnx.TensorProto.DataType.Value(onnx_name(dtype)[7:-1].upper()))
+    return int(onnx.TensorProto.DataType.Value(element_name(dtype).upper()))

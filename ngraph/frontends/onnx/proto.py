@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.export.onnx import package as onnx
-from ngraph.export.onnx.names import PACKED, onnx_name
+from ngraph.export.onnx.names import PACKED, element_name
 from ngraph.frontends.onnx.wire import OWN, skeleton
 from ngraph.frontends.positional.values import check_room
 from ngraph.op_graph.arrays import MappedFile
@@ -100,7 +100,7 @@ def numpy_type(number: int) -> np.dtype[Any]:
     if name in ("string", "complex64", "complex128"):
         return np.dtype(object if name == "string" else name)
     for dtype in REGISTRY.values():
-        if dtype.np is not None and onnx_name(dtype) == f"tensor({name})":
+        if dtype.np is not None and element_name(dtype) == name:
             return np.dtype(dtype.np)
     raise UnsupportedError(f"the tensor data type {number} is not known", fix="is the file damaged?")
 

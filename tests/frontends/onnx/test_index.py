@@ -85,6 +85,13 @@ def start(folder, path, x=X, wanted=None, **more):
     return m.readings
 
 
+def elsewhere(program, folder, *arguments):
+    """The exit status, the output and the errors of a program in a process of its own, with this cache."""
+    environment = {**os.environ, "NGRAPH_CACHE": folder.path, "DEBUG": "0", "DUMP": "", "CHECK": "0"}
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
 def test_a_second_process_imports_neither_the_package_onnx_nor_llvm(folder, path, tmp_path):
     assert start(folder, path) == 1
     np.save(tmp_path / "x.npy", X)
@@ -96,10 +103,7 @@ def test_a_second_process_imports_neither_the_package_onnx_nor_llvm(folder, path
         "print([n for n in ('onnx', 'google.protobuf', 'llvmlite', 'ngraph.frontends.onnx.reading') if n in sys.modules])\n"
         "np.save(sys.argv[2], y)"
     )
-    environment = {**os.environ, "NGRAPH_CACHE": folder.path, "DEBUG": "0", "DUMP": "", "CHECK": "0"}
-    command = [sys.executable, "-c", program, path, str(tmp_path / "x.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert elsewhere(program, folder, path, str(tmp_path / "x.npy")) == (0, "[]\n", "")
     assert np.array_equal(np.load(tmp_path / "x.npy"), ng.onnx.load(path)(X))  # bit for bit
 
 
@@ -114,10 +118,7 @@ def test_reading_a_file_imports_only_the_messages_of_onnx(folder, path, tmp_path
         "model = onnx.load(sys.argv[1])\n"
         "assert type(model) is onnx.onnx_ml_pb2.ModelProto and (ng.onnx.load(model)(x) == y).all()"
     )
-    environment = {**os.environ, "NGRAPH_CACHE": folder.path, "DEBUG": "0", "DUMP": "", "CHECK": "0"}
-    command = [sys.executable, "-c", program, path, str(tmp_path / "x.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 False\n", "")
+    assert elsewhere(program, folder, path, str(tmp_path / "x.npy")) == (0, "1 False\n", "")
 
 
 @pytest.mark.parametrize("number", onnx.TensorProto.DataType.values())
