@@ -129,6 +129,7 @@ DTYPE = ArgumentKind("not a dtype", _is_dtype, "pass one, or its name: 'float32'
 ACCUMULATE = ArgumentKind("not a dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
 WHOLE = ArgumentKind("not a whole number", _is_whole, "pass a whole number")
 NUMBER = ArgumentKind("not a number", _is_number, "pass a number")
+ELEMENT = ArgumentKind("not a number", lambda x: _is_number(x) or isinstance(x, (bool, np.bool_)), "pass a number, True or False")
 NUMBER_OR_NONE = ArgumentKind("not a number", lambda x: x is None or _is_number(x), "pass a number, or leave it out")
 EXTENT = ArgumentKind(
     "neither a whole number nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}"
@@ -260,7 +261,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     ),
     ("spatial_axis", "stride"): WHOLE,
     ("slice_axis", "s"): ArgumentKind("not a slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
-    ("pad", "value"): NUMBER,
+    ("pad", "value"): ELEMENT,
     ("pad", "paddings"): ArgumentKind(
         "not a list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"
     ),
@@ -276,6 +277,7 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
 EAGER = (
     WHOLE,
     NUMBER,
+    ELEMENT,
     NUMBER_OR_NONE,
     EXTENT,
     PADDING,

@@ -309,7 +309,7 @@ def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "co
         array([2, 1, 0, 1, 2, 1], dtype=int32)
     """
     one_of("pad", "mode", mode, PADDED)
-    x = as_op(x)
+    x, value = as_op(x), int(value) if isinstance(value, (bool, np.bool_)) else value
     if not isinstance(paddings, Mapping):
         if len(paddings) != len(x.axes):
             raise AxisError(

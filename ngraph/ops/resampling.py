@@ -333,7 +333,7 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
 def reflected(x: Op, low: Op, high: Op) -> Op:
     """Returns x folded back between two ends."""
     span = high - low
-    turn = remainder(x - low, span * 2.0)
+    turn = remainder(x - low, maximum(span * 2.0, 1.0))  # ends that coincide, those of one element, are 0, and x is whole
     return low + span - absolute(turn - span)
 
 

@@ -146,3 +146,20 @@ for _method in ("nearest", "linear", "cubic"):
                 lengths=(),
                 slope=_method != "nearest",
             )
+
+for _method in ("nearest", "linear", "cubic"):  # an axis of one element, whose ends coincide
+
+    def folded(x, g, method=_method):
+        return F.grid_sample(x, g, TORCH[method], "reflection", True)
+
+    row(
+        f"grid_sample {_method} of one row",
+        ["N=2 C=3 H=1 W", "N=2 P=4 Q=3 xy=2:-1.3..1.3"],
+        lambda x, g, method=_method: ng.axes_with_order(ng.grid_sample(x, g, "W H", "xy", method, "reflection", True), "N C P Q"),
+        lambda x, g, f=folded: f(torch.tensor(x), torch.tensor(g)).numpy(),
+        torch=folded,
+        dtypes=SINGLE,
+        ulp=200,
+        lengths=(),
+        slope=_method != "nearest",
+    )

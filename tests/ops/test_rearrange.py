@@ -203,6 +203,10 @@ def test_padding():
     np.testing.assert_array_equal(compute([y], {x: np.ones(5, "float32")})[0], [np.inf, 1, 1, 1, 1, 1])
     P = ng.make_axis(7, name="P")
     assert list(pad(x, [1], axes=[P]).axes) == [P]
+    m = ng.placeholder([H], dtype="bool")
+    at = np.array([True, False, False, True, False])
+    for value in (True, False, np.True_):
+        np.testing.assert_array_equal(compute([pad(m, [(1, 2)], value=value)], {m: at})[0], [value, *at, value, value])
 
 
 def test_reversing_and_diagonals():
