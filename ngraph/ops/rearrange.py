@@ -42,19 +42,9 @@ indexing = deferred("ngraph.ops.indexing")
 # ---- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _never_negative(e: ExprLike) -> bool:
-    if isinstance(e, int):
-        return e >= 0
-    if isinstance(e, Bin):
-        if e.op == "max":
-            return _never_negative(e.a) or _never_negative(e.b)
-        return e.op in ("+", "*", "min", "//", "%") and _never_negative(e.a) and _never_negative(e.b)
-    return isinstance(e, (Len, Idx))
-
-
 def at_least_zero(e: ExprLike) -> ExprLike:
     """Returns max(e, 0), or just `e` where it cannot be negative."""
-    return e if _never_negative(e) else expr.maximum(e, 0)
+    return e if expr.not_negative(e) else expr.maximum(e, 0)
 
 
 def product(sizes: Iterable[ExprLike]) -> ExprLike:
@@ -875,7 +865,8 @@ def windows_along(x: Op, axis: Axis, window: Axis, stride: int, padding: tuple[i
             details=(show_input(x),),
             fix="take a shorter window, more padding, or fewer layers before it that halve the length",
         )
-    return at_least_zero(spare // stride + 1)
+    count = spare // stride + 1
+    return count if count == axis.size else at_least_zero(count)  # a length is not negative, in whatever form it is known
 
 
 def windows(

@@ -328,3 +328,12 @@ def test_determinants_of_sizes_that_come_with_calls():
     feeds[0]["x"][0, 0, 0] = 0
     feeds[1]["x"][1, 3] = feeds[1]["x"][1, 5] * 2
     assert agree(model([node], [("x", F, ["n", "m", "m"])], [("y", F, None)]), *feeds, atol=1e-4).readings == 1
+
+
+def test_windows_along_a_cut_of_open_length_are_as_many_as_its_elements():
+    nodes = [
+        h.make_node("CenterCropPad", ["x", "four"], ["middle"], axes=[1]),
+        h.make_node("LRN", ["middle"], ["y"], size=3, alpha=0.1),
+    ]
+    feeds = [{"x": draw(2, n, 3, 1)} for n in (4, 6, 3)]
+    agree(model(nodes, [("x", F, ["n", "c", "h", "w"])], [("y", F, None)], {"four": np.array([4])}), *feeds)
