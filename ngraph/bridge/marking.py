@@ -27,11 +27,6 @@ BRANCHES = frozenset(
     {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
 )  # ops whose state is that of their functions
 LISTS = ("TensorList", "EmptyTensorList", "Identity", "ZerosLike", "AddN")  # how ops begin that take lists of tensors, beside those
-IN_PYTHON = frozenset(
-    "NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps "
-    "CombinedNonMaxSuppression SparseReshape SparseFillEmptyRows SparseReorder RaggedTensorToTensor RaggedGather RaggedRange ListDiff "
-    "CTCGreedyDecoder DynamicPartition".split()
-)  # ops that the importer leaves to Python, or whose lengths follow from values: TensorFlow's kernels are faster
 FROM_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 SHORT = frozenset({"BroadcastGradientArgs"})  # ops whose results are axes, of which only the number is open
 MOST_KNOWN = 64  # elements of a known value that is not a constant: shapes have at most 8 lengths, axes of two of them 16
@@ -109,7 +104,7 @@ def _reason(function: TypedFunction, node: TypedNode, disabled: Container[str], 
         return "the op is disabled"
     if node.op == "NoOp":
         return "it computes nothing"
-    if node.op in IN_PYTHON:
+    if node.op in table.IN_PYTHON:
         return "it would run in Python"
     if node.op not in table.TABLE or node.op in REFUSED:
         return "it has state" if stateful(node.op) else "no translation"
@@ -139,7 +134,7 @@ def _body_reason(proto: Any, disabled: Container[str]) -> str:
         for node in definition(name).node_def:
             if node.op in disabled:
                 return f"its function has {node.op}, which is disabled"
-            if node.op in IN_PYTHON or definition(node.op) is None and node.op not in table.TABLE:
+            if node.op in table.IN_PYTHON or definition(node.op) is None and node.op not in table.TABLE:
                 return f"its function has {node.op}: no translation"
             if stateful(node.op) and node.op not in BRANCHES and definition(node.op) is None and not node.op.endswith("PartitionedCall"):
                 return f"its function has {node.op}, which has state"

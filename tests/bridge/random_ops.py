@@ -1470,6 +1470,27 @@ def seeded(d):
     return [shape, *seed, *bounds], {} if "UniformInt" in d.op else {"dtype": dtype}
 
 
+@case("StatelessRandomGammaV2", "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial")
+def sampled(d):
+    """Concentrations around 1, and rates and counts on both sides of where the method changes, with more samples of each."""
+    dtype = d.one(["float32", "float64", "float16"])
+    gamma, of = "Gamma" in d.op, d.shape(most=2)
+    first = d.array(dtype, of, *(0.05, 3) if gamma else (0, d.one([12, 60])))
+    if gamma:
+        first = np.where(d.r.random(of) < 0.3, first.dtype.type(1), first)
+    more = [] if "Binomial" not in d.op else [d.array(dtype, of, -0.1, 1.1)]
+    seed = _counter(d) if d.op.endswith("V3") else [d.r.integers(-(2**31), 2**31, 2).astype(d.one(["int32", "int64"]))]
+    if d.op == "StatelessRandomPoisson" and d.maybe(0.3):
+        first = first.astype(d.one(["int32", "int64"]))
+    attrs = {} if gamma else {"dtype": d.one(["float32", "float64", "float16", "int32", "int64"])}
+    return [known([*d.shape(most=2, high=9), *of], "int32"), *seed, np.round(first) if more else first, *more], attrs
+
+
+@case("StatelessShuffle")
+def seeded_order(d):
+    return [d.array(d.dtype(), d.shape(int(d.r.integers(1, 4)), high=40)), *_counter(d)], {}
+
+
 @case("StatelessRandomGetKeyCounter")
 def key_counter(d):
     return [d.r.integers(-(2**31), 2**31, 2).astype(d.one(["int32", "int64"]))], {}
@@ -1585,6 +1606,9 @@ RESULTS = {
     **{f"FusedBatchNorm{k}": 3 for k in ("", "V2", "V3")},
     **{f"FusedBatchNormGrad{k}": 3 for k in ("", "V2", "V3")},
 }
+
+# Ops whose floats are as near as this, in units of the last place: C's logarithm and sine, which are in normal numbers, round otherwise.
+UNITS = {op: 2 if "Normal" in op else 0 for op, group in GROUPS.items() if group == "stateless"}
 
 # Ops of which TensorFlow's CPU has no kernel: NumPy gives what is compared.
 BY_NUMPY = {
@@ -1710,6 +1734,8 @@ def differences(case, found, wanted):
         scale = max(1.0, float(finite.max())) if case.op in LOOSE and finite.size else 1.0
         with np.errstate(all="ignore"):
             near = np.isclose(x, y, limit, limit * scale, equal_nan=True)
+            if case.op in UNITS:
+                near = np.abs(x - y) <= UNITS[case.op] * np.spacing(np.abs(b)).astype(np.float64)
         if not near.all():
             at = tuple(int(v) for v in np.argwhere(~near)[0])
             yield f"result {k} has {x[at]} at {list(at)}, TensorFlow's {y[at]}; {np.count_nonzero(~near)} of {near.size} differ"

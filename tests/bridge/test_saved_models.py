@@ -380,3 +380,16 @@ def test_a_module_around_keras_trains(tmp_path):
     found = ng.tensorflow.load_checkpoint(str(tmp_path / "after"))
     kept = [found.get_tensor(key) for key in found if "kernel" in key and "recurrent" in key and ".ATTRIBUTES" in key]
     np.testing.assert_allclose(kept[0], module.net.layers[0].cell.recurrent_kernel.numpy(), 1e-5, 1e-6)
+
+
+def test_gamma_and_poisson_samples_are_drawn_again(transformer):
+    with tf.Graph().as_default() as graph:
+        concentration = tf.compat.v1.placeholder(F, [2])
+        wanted = [tf.random.gamma([20000], concentration), tf.random.poisson([20000], concentration * 8, tf.int32)]
+        names = [t.name for t in wanted]
+    model = ng.tensorflow.load(graph.as_graph_def(), transformer)
+    of = np.array([0.5, 3], np.float32)
+    (x, k), (y, j) = (model.run(names, {concentration.name: of}) for _ in range(2))
+    assert x.shape == k.shape == (20000, 2) and k.dtype == np.int32 and (x != y).all() and (k != j).any()
+    for found, rate in ((x, of), (y, of), (k, of * 8), (j, of * 8)):  # the variance is the mean, of both
+        np.testing.assert_allclose([found.mean(0), found.var(0)], [rate, rate], rtol=0.08)

@@ -106,15 +106,21 @@ def fractions(dtype: Any) -> Callable[..., list[Op]]:
 
 
 def normals_of(dtype: Any) -> Callable[..., list[Op]]:
-    """Returns the function from four words to normal numbers, by Box and Muller; those of 16 bits are computed in float32."""
+    """Returns the function from four words to normal numbers, by Box and Muller; those of 16 bits are computed in float32.
+
+    Logarithms, sines and cosines of float32 are float64's, rounded: those of C libraries, which other generators take, are as near.
+    """
     uniform = fractions(dtypes.float64 if dtype is dtypes.float64 else dtypes.float32)
+
+    def rounded(function: Callable[[Op], Op], x: Op) -> Op:
+        return e.cast(function(e.cast(x, dtypes.float64)), x.dtype)
 
     def numbers(*words: Op) -> list[Op]:
         found, us = [], uniform(*words)
         for a, b in zip(us[::2], us[1::2], strict=True):
-            radius = e.sqrt(e.log(e.maximum(a, e.filled(LEAST, (), a.dtype))) * e.filled(-2.0, (), a.dtype))
-            angle = b * e.filled(2.0 * math.pi, (), b.dtype)
-            found += [e.cast(e.sin(angle) * radius, dtype), e.cast(e.cos(angle) * radius, dtype)]
+            radius = e.sqrt(rounded(e.log, e.maximum(a, e.filled(LEAST, (), a.dtype))) * e.filled(-2.0, (), a.dtype))
+            angle = rounded(lambda x: x * e.filled(2.0 * math.pi, (), x.dtype), b)
+            found += [e.cast(rounded(function, angle) * radius, dtype) for function in (e.sin, e.cos)]
         return found
 
     return numbers

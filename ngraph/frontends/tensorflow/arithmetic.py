@@ -404,7 +404,7 @@ def einsum(n: Any, *xs: Value) -> Tensor:
 # ---- linear algebra -----------------------------------------------------------------------------------------------------
 
 
-@translates("MatrixSquareRoot")
+@translates("MatrixSquareRoot", python=True)
 def matrix_root(n: Any, x: Value) -> Value:
     return in_python(n, factors.square_root, [x], [x.np])[0]
 

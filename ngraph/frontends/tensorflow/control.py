@@ -11,9 +11,11 @@ from ngraph.errors import GraphError
 from ngraph.frontends.positional import control, indexing, reductions
 from ngraph.frontends.positional.elementwise import casted, folded
 from ngraph.frontends.positional.folding import is_text
+from ngraph.frontends.positional.philox import whole
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
 from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem, of_strings, resizes
+from ngraph.frontends.tensorflow.stateless import sampled
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
@@ -308,6 +310,13 @@ def random(n: Any, wanted: Value, *bounds: Value) -> Tensor:
         return Tensor(e.cast(draw, low.dtype) + low, dims)
     makers: dict[str, Callable[..., Any]] = {"RandomUniform": uniform, "RandomStandardNormal": normal, "TruncatedNormal": truncated_normal}
     return Tensor(e.cast(makers[n.op](axes), dtype), dims)
+
+
+@translates("RandomGamma", "RandomPoisson", "RandomPoissonV2", python=True)
+def random_samples(n: Any, wanted: Value, parameter: Value) -> Value:
+    """Draws a key from the generator of this compiler, and samples as the stateless ops do."""
+    key = e.cast(uniform([], dtype=as_dtype("float64")) * 2.0**53, as_dtype("uint64"))
+    return sampled(n, (key, (whole(0), whole(0))), wanted, [parameter], after=True)
 
 
 @translates("RandomShuffle")

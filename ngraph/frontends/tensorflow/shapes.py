@@ -367,7 +367,7 @@ def where(n: Any, x: Value) -> Tensor:
     return shapes.permuted(found, 1, 0)
 
 
-@translates("Unique", "UniqueV2", "UniqueWithCounts", results="y idx count")
+@translates("Unique", "UniqueV2", "UniqueWithCounts", results="y idx count", python=True)
 def unique(n: Any, x: Value, axis: Value = None) -> tuple[Value, ...]:
     to = n.attr("out_idx", np.dtype(np.int32))
 

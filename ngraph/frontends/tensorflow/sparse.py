@@ -95,7 +95,7 @@ def sparse_segments(n: Any, x: Value, places: Value, i: Value, count: Value = No
     return _totals(n, rows, i, many, _ROOTS[n.op.removeprefix("SparseSegment").removesuffix("WithNumSegments")])
 
 
-@translates("DynamicPartition")
+@translates("DynamicPartition", python=True)
 def partition(n: Any, x: Value, numbers: Value) -> tuple[Tensor, ...]:
     g, t, i = n.g, n.g.tensor(x), n.g.tensor(numbers)
     if i.rank != 1:
@@ -156,7 +156,7 @@ def sparse_sum(n: Any, places: Value, values: Value, wanted: Value, axes: Value)
     return g.ones(reductions.reduce_over(t, dims, reductions.total, bool(n.attr("keep_dims", False))))
 
 
-@translates("SparseReshape", results="output_indices output_shape")
+@translates("SparseReshape", results="output_indices output_shape", python=True)
 def sparse_reshape(n: Any, places: Value, old: Value, new: Value) -> tuple[Value, ...]:
     def run(i: Array, old: Array, new: Array) -> tuple[Array, Array]:
         new = new.copy()
@@ -170,7 +170,7 @@ def sparse_reshape(n: Any, places: Value, old: Value, new: Value) -> tuple[Value
     return in_python(n, run, [places, old, new], [np.int64, np.int64])
 
 
-@translates("SparseFillEmptyRows", results="output_indices output_values empty_row_indicator reverse_index_map")
+@translates("SparseFillEmptyRows", results="output_indices output_values empty_row_indicator reverse_index_map", python=True)
 def fill_rows(n: Any, places: Value, values: Value, wanted: Value, default: Value) -> tuple[Value, ...]:
     def run(i: Array, v: Array, shape: Array, default: Array) -> tuple[Array, ...]:
         many = int(shape[0])
@@ -186,7 +186,7 @@ def fill_rows(n: Any, places: Value, values: Value, wanted: Value, default: Valu
     return step(n, run, [places, values, wanted, default], np.int64, np.dtype(values.np), np.bool_, np.int64)
 
 
-@translates("SparseReorder", results="output_indices output_values")
+@translates("SparseReorder", results="output_indices output_values", python=True)
 def sparse_reorder(n: Any, places: Value, values: Value, wanted: Value) -> tuple[Value, ...]:
     def run(i: Array, v: Array, shape: Array) -> tuple[Array, Array]:
         order = np.lexsort(i.T[::-1])
@@ -198,7 +198,7 @@ def sparse_reorder(n: Any, places: Value, values: Value, wanted: Value) -> tuple
 # ---- ragged tensors -----------------------------------------------------------------------------------------------------
 
 
-@translates("RaggedTensorToTensor")
+@translates("RaggedTensorToTensor", python=True)
 def ragged_to_dense(n: Any, wanted: Value, values: Value, default: Value, *rows: Value) -> Value:
     """A step in Python: rows become as long as the longest one, or as the shape says, filled up with the default."""
     kinds = n.attr("row_partition_types")
@@ -231,7 +231,7 @@ def ragged_to_dense(n: Any, wanted: Value, values: Value, default: Value, *rows:
     return step(n, run, [wanted, values, default, *rows], np.dtype(values.np))[0]
 
 
-@translates("RaggedRange", results="rt_nested_splits rt_dense_values")
+@translates("RaggedRange", results="rt_nested_splits rt_dense_values", python=True)
 def ragged_range(n: Any, first: Value, last: Value, by: Value) -> tuple[Value, ...]:
     def run(first: Array, last: Array, by: Array) -> tuple[Array, Array]:
         rows = [np.arange(a, b, d) for a, b, d in zip(*np.broadcast_arrays(*np.atleast_1d(first, last, by)), strict=True)]
@@ -240,7 +240,7 @@ def ragged_range(n: Any, first: Value, last: Value, by: Value) -> tuple[Value, .
     return in_python(n, run, [first, last, by], [n.attr("Tsplits", np.dtype(np.int64)), np.dtype(first.np)])
 
 
-@translates("RaggedGather", results="output_nested_splits output_dense_values")
+@translates("RaggedGather", results="output_nested_splits output_dense_values", python=True)
 def ragged_gather(n: Any, *given: Value) -> tuple[Value, ...]:
     """Returns rows by their numbers. Raises UnsupportedError for rows of rows."""
     if n.attr("OUTPUT_RAGGED_RANK") != 1:
@@ -328,7 +328,7 @@ def in_top_k(n: Any, x: Value, targets: Value, k: Value = None) -> Tensor:
     return g.made(e.logical_and(e.logical_and(inside, finite), e.less(ahead, many)), [t.dims[0]])
 
 
-@translates("ListDiff", results="out idx")
+@translates("ListDiff", results="out idx", python=True)
 def list_difference(n: Any, x: Value, y: Value) -> tuple[Value, ...]:
     def run(a: Array, b: Array) -> tuple[Array, Array]:
         there = set(b.tolist())
@@ -338,7 +338,7 @@ def list_difference(n: Any, x: Value, y: Value) -> tuple[Value, ...]:
     return step(n, run, [x, y], np.dtype(x.np), n.attr("out_idx", np.dtype(np.int32)))
 
 
-@translates("CTCGreedyDecoder", results="decoded_indices decoded_values decoded_shape log_probability")
+@translates("CTCGreedyDecoder", results="decoded_indices decoded_values decoded_shape log_probability", python=True)
 def greedy_decoder(n: Any, x: Value, lengths: Value) -> tuple[Value, ...]:
     """A step in Python: the best class of each time, without repetitions and blanks."""
     merge = n.attr("merge_repeated", False)

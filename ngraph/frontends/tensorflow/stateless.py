@@ -2,7 +2,8 @@
 
 Sources: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11), for the generator; tensorflow/core/lib/random
 (`random_distributions.h`) for how words become numbers, and stateless_random_ops.cc for how a seed becomes a key and a counter. Logarithm,
-sine and cosine are this compiler's: normal numbers differ from TensorFlow's by some units in the last place.
+sine and cosine are this compiler's, where TensorFlow takes the C library's: some normal numbers
+differ by one or two units in the last place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional import rejection, shapes
+from ngraph.frontends.positional.indexing import gathered
 from ngraph.frontends.positional.philox import (
     drawn,
     fractions,
@@ -29,7 +31,8 @@ from ngraph.frontends.positional.philox import (
     whole,
 )
 from ngraph.frontends.positional.reductions import total
-from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
+from ngraph.frontends.positional.text import Array, in_python
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
@@ -125,3 +128,72 @@ def multinomial(n: Any, logits: Value, count: Value, seed: Value) -> Tensor:
     u = g.renamed(u, [rows, u.dims[1]])
     below = e.less_equal(sums, u.op * sums[{classes: g.number(classes.size) - 1}])
     return g.made(total(e.cast(below, as_dtype(n.attr("output_dtype", np.dtype(np.int64)))), (classes,)), u.dims)
+
+
+# ---- samples that are drawn by trying: steps in Python --------------------------------------------------------------------
+
+Source = tuple[Op, tuple[Op, Op]]
+
+
+def _step(n: Any, source: Source, function: Callable[..., Array], inputs: Sequence[Value], dtype: Any) -> Value:
+    """Returns the result of a step in Python. function: of the key and the counter's halves, and of the arrays of the inputs."""
+    key, (low, high) = source
+    given = [n.g.made(x, []) for x in (key, low, high)] + [n.g.tensor(v) if isinstance(v, Sizes) else v for v in inputs]
+    return in_python(n, lambda k, a, b, *arrays: function((int(k), int(a), int(b)), *arrays), given, [dtype])[0]
+
+
+def sampled(n: Any, source: Source, shape: Value, parameters: Sequence[Value], after: bool = False) -> Value:
+    """Returns samples of a shape, which ends with that of the parameters; after: where that stands behind the shape given.
+
+    The samples of the first parameters have the first generators.
+    """
+    kind = next(k for k in SAMPLERS if k in n.op)
+    dtype = np.dtype(n.attr("dtype", n.attr("T") or np.dtype(np.int64)))
+
+    def run(source: tuple[int, int, int], shape: Array, *arrays: Array) -> Array:
+        arrays = tuple(np.broadcast_arrays(*arrays))
+        lengths = [*shape.tolist(), *(arrays[0].shape if after else ())]
+        each = int(np.prod(lengths, dtype=np.int64)) // max(arrays[0].size, 1)
+        made = SAMPLERS[kind](source, dtype, *(np.repeat(a.ravel(), each) for a in arrays))
+        with np.errstate(invalid="ignore"):
+            return made.reshape(-1, each).T.reshape(lengths).astype(dtype) if made.size else np.zeros(lengths, dtype)
+
+    return _step(n, source, run, [shape, *parameters], dtype)
+
+
+def _binomial(source: tuple[int, int, int], dtype: Any, count: Array, chance: Array) -> Array:
+    """Returns successes, or trials less failures where those are likelier; what is likelier is decided in the dtype of the parameters."""
+    likely = chance > chance.dtype.type(0.5)
+    less = np.where(likely, np.maximum(chance.dtype.type(1) - chance, 0), chance)
+    found = rejection.binomial(source, count.astype(np.float64), less.astype(np.float64), count.astype(less.dtype) * less >= 10)
+    return np.where(likely & (count > 0), count.astype(np.float64) - found, found)
+
+
+def _most(dtype: Any) -> float:
+    return float(np.iinfo(dtype).max if dtype.kind in "iu" else np.finfo(dtype).max)
+
+
+SAMPLERS: dict[str, Callable[..., Array]] = {  # by what the op's name has
+    "Gamma": lambda source, dtype, alpha: rejection.gamma(source, alpha.astype(np.float64)),
+    "Poisson": lambda source, dtype, rate: rejection.poisson(source, rate.astype(np.float64), _most(dtype)),
+    "Binomial": _binomial,
+}
+
+
+@translates("StatelessRandomGammaV2", "StatelessRandomPoisson", "StatelessRandomBinomial", python=True)
+def sampled_by_seed(n: Any, shape: Value, seed: Value, *parameters: Value) -> Value:
+    return sampled(n, seeded(n, seed), shape, parameters)
+
+
+@translates("StatelessRandomGammaV3", python=True)
+def sampled_by_counter(n: Any, shape: Value, key: Value, counter: Value, algorithm: Value, alpha: Value) -> Value:
+    return sampled(n, _from(n, key, counter, algorithm), shape, [alpha])
+
+
+@translates("StatelessShuffle", python=True)
+def shuffled(n: Any, x: Value, key: Value, counter: Value, algorithm: Value) -> Value:
+    """Returns the rows in an order drawn at random."""
+    g, source = n.g, _from(n, key, counter, algorithm)
+    many = g.tensor(settled(np.array([x.shape[0]], object)))
+    order = _step(n, source, lambda source, count: rejection.shuffled(source, int(count[0])), [many], np.int64)
+    return gathered(g, g.tensor(x), order, 0, n.takes[0])

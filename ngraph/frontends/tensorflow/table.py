@@ -22,14 +22,18 @@ RESULTS: dict[str, tuple[str, ...]] = {}
 # Ops that take references to variables of TensorFlow 1 as they are; all others take what the variable holds when they run.
 REFERENCES: set[str] = set()
 
+# Ops that are steps in Python, and those whose lengths follow from values: TensorFlow's own kernels are faster where it runs.
+IN_PYTHON: set[str] = set()
+
 # Functions of a node and its inputs that are asked before its translator, and give NotImplemented where they leave the node to it.
 EARLY: list[Callable[..., Any]] = []
 
 
-def translates(*ops: str, results: str = "", references: bool = False) -> Callable[[Translator], Translator]:
+def translates(*ops: str, results: str = "", references: bool = False, python: bool = False) -> Callable[[Translator], Translator]:
     """Registers the function under it for these ops.
 
     results: their results' names, where there are several that are not a list. references: whether they take references to variables.
+    python: whether it makes them a step in Python, or their lengths follow from values.
     """
 
     def add(function: Translator) -> Translator:
@@ -39,6 +43,8 @@ def translates(*ops: str, results: str = "", references: bool = False) -> Callab
             TABLE[op] = function
             if references:
                 REFERENCES.add(op)
+            if python:
+                IN_PYTHON.add(op)
             if results:
                 RESULTS[op] = tuple(results.split())
         return function

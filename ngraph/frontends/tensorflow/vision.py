@@ -114,18 +114,18 @@ def _chosen(scores: Array, shared: Callable[[Any, Any], Array], count: int, most
     return np.array(chosen, np.int32), np.array(kept, scores.dtype)
 
 
-@translates("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionWithOverlaps")
+@translates("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionWithOverlaps", python=True)
 def suppress(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> Value:
     return _suppressed(n, boxes, scores, count, limits)[0]
 
 
-@translates("NonMaxSuppressionV4", results="selected_indices valid_outputs")
+@translates("NonMaxSuppressionV4", results="selected_indices valid_outputs", python=True)
 def suppress_v4(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> tuple[Value, ...]:
     indices, _, many = _suppressed(n, boxes, scores, count, limits)
     return indices, many
 
 
-@translates("NonMaxSuppressionV5", results="selected_indices selected_scores valid_outputs")
+@translates("NonMaxSuppressionV5", results="selected_indices selected_scores valid_outputs", python=True)
 def suppress_v5(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> tuple[Value, ...]:
     return _suppressed(n, boxes, scores, count, limits)
 
@@ -148,7 +148,7 @@ def _suppressed(n: Any, boxes: Value, scores: Value, count: Value, limits: Seque
     return in_python(n, run, [boxes, scores, count, *limits], [np.int32, np.dtype(scores.np), np.int32])
 
 
-@translates("CombinedNonMaxSuppression", results="nmsed_boxes nmsed_scores nmsed_classes valid_detections")
+@translates("CombinedNonMaxSuppression", results="nmsed_boxes nmsed_scores nmsed_classes valid_detections", python=True)
 def suppress_classes(n: Any, boxes: Value, scores: Value, each: Value, whole: Value, most: Value, least: Value) -> tuple[Value, ...]:
     pad, clip = n.attr("pad_per_class", False), n.attr("clip_boxes", True)
 

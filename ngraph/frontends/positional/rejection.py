@@ -1,0 +1,231 @@
+"""Samples that are drawn by trying, over NumPy: each has a Philox generator of its own, and takes numbers until it accepts some.
+
+The functions are those of TensorFlow's processor kernels (stateless_random_gamma_op.cc, random_poisson_op.cc, random_binomial_op.cc,
+shuffle_common.h), so that equal keys and counters give its numbers. Sources of the methods: G. Marsaglia and W. Tsang, "A simple method for
+generating gamma variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson random variables" (1993) and "The
+generation of binomial random variates" (1993); D. Knuth, The Art of Computer Programming, volume 2, 3.4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ngraph.ops.random import philox
+
+Array = np.ndarray[Any, Any]
+WORD, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+APART = 256  # counters from one sample to the next
+APART_FEW = 42  # the same where few numbers of trials succeed
+LEAST = 1e-7  # below which no logarithm is taken
+# What Stirling's formula for the logarithm of k! lacks, for k below 10.
+STIRLING = (
+    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
+    0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287,
+)  # fmt: skip
+
+
+def exactly(function: Callable[..., float], *arrays: Array) -> Array:
+    """Returns a function of Python's `math` of each element: TensorFlow's kernels call it too, and NumPy's differ in the last bit."""
+    return np.array(list(map(function, *[a.tolist() for a in arrays])), np.float64)
+
+
+def words(key: int, low: Any, high: Any) -> list[Array]:
+    """Returns four words for each counter, whose halves are uint64."""
+    return philox((low & WORD, low >> HALF, high & WORD, high >> HALF), (key & int(WORD), key >> 32))
+
+
+def _uniform(first: Array, second: Array) -> Array:
+    bits = (first.astype(np.uint64) << HALF | second) & np.uint64((1 << 52) - 1)
+    return bits.astype(np.float64) * 2.0**-52
+
+
+def uniforms(*four: Array) -> Array:
+    """Returns two uniform numbers from 0 to below 1 for each four words."""
+    return np.stack([_uniform(four[0], four[1]), _uniform(four[2], four[3])], -1)
+
+
+def normals(*four: Array) -> Array:
+    """Returns two normal numbers for each four words, by Box and Muller."""
+    a, b = uniforms(*four).T
+    radius, angle = np.sqrt(-2.0 * exactly(math.log, np.maximum(a, LEAST))), 2 * math.pi * b
+    return np.stack([exactly(math.sin, angle) * radius, exactly(math.cos, angle) * radius], -1)
+
+
+class Draws:
+    """Numbers for samples, each from counters of its own; a counter gives two numbers, of which the second one is taken first.
+
+    key, low, high: of the generator; apart: counters from one sample to the next; count: of the samples.
+    """
+
+    def __init__(self, source: tuple[int, int, int], apart: int, count: int):
+        self.key, low, high = source
+        with np.errstate(over="ignore"):
+            self.low = np.uint64(low) + np.arange(count, dtype=np.uint64) * np.uint64(apart)
+            self.high = np.uint64(high) + (self.low < np.uint64(low)).astype(np.uint64)
+        self.held = {kind: (np.empty((count, 2)), np.zeros(count, np.intp)) for kind in (uniforms, normals)}
+
+    def _take(self, kind: Callable[..., Array], who: Array) -> Array:
+        """Returns the next number of some samples."""
+        values, left = self.held[kind]
+        empty = who[left[who] == 0]
+        if len(empty):
+            values[empty] = kind(*words(self.key, self.low[empty], self.high[empty]))
+            left[empty] = 2
+            self.low[empty] += np.uint64(1)
+            self.high[empty] += (self.low[empty] == 0).astype(np.uint64)
+        left[who] -= 1
+        return values[who, left[who]]
+
+    def uniform(self, who: Array) -> Array:
+        """Returns the next uniform number of the samples with these numbers."""
+        return self._take(uniforms, who)
+
+    def normal(self, who: Array) -> Array:
+        """Returns the next normal number of the samples with these numbers."""
+        return self._take(normals, who)
+
+
+def accepted(who: Array, turn: Callable[[Array], tuple[Array, Array]]) -> Array:
+    """Returns a value for each of `who`, numbers of samples. turn: from numbers to values and which are accepted; the others try again."""
+    found, todo = np.empty(len(who)), np.arange(len(who))
+    while len(todo):
+        values, good = turn(who[todo])
+        found[todo[good]] = values[good]
+        todo = todo[~good]
+    return found
+
+
+def gamma(source: tuple[int, int, int], alpha: Array) -> Array:
+    """Returns samples of the gamma distribution of rate 1. alpha: the concentration of each, positive float64."""
+    draws, found = Draws(source, APART, len(alpha)), np.empty(len(alpha))
+    one, small = alpha == 1, alpha < 1
+    whose = np.flatnonzero(one)
+    found[whose] = -exactly(math.log1p, -draws.uniform(whose))
+    d = alpha + np.where(small, 2.0 / 3, -1.0 / 3)
+    c = 1.0 / 3 / np.sqrt(d)
+
+    def turn(who: Array) -> tuple[Array, Array]:
+        x = draws.normal(who)
+        v = 1 + c[who] * x
+        good = ~(v <= 0)
+        who, x, v = who[good], x[good], v[good]
+        v = v * v * v
+        u = draws.uniform(who)
+        with np.errstate(divide="ignore"):
+            slow = np.log(u) < 0.5 * x * x + d[who] * (1 - v + np.log(v))
+        inside = (u < 1 - 0.0331 * (x * x) * (x * x)) | slow
+        values = np.zeros(len(good))
+        values[good] = d[who] * v
+        good[good] = inside
+        return values, good
+
+    whose = np.flatnonzero(~one)
+    found[whose] = accepted(whose, turn)
+    whose = np.flatnonzero(small)
+    found[whose] *= exactly(math.pow, draws.uniform(whose), 1 / alpha[whose])
+    return found
+
+
+def poisson(source: tuple[int, int, int], rate: Array, most: float) -> Array:
+    """Returns samples of Poisson's distribution, whole numbers up to `most`. rate: of each, float64; beyond `most` the result is NaN."""
+    draws, found = Draws(source, APART, len(rate)), np.empty(len(rate))
+    limit, product, events = exactly(math.exp, -np.maximum(rate, 0)), np.ones(len(rate)), np.zeros(len(rate))
+
+    def few(who: Array) -> tuple[Array, Array]:
+        product[who] *= draws.uniform(who)
+        values = events[who]
+        events[who] += 1
+        return values, (product[who] <= limit[who]) & (values <= most)
+
+    with np.errstate(all="ignore"):
+        b = 0.931 + 2.53 * np.sqrt(rate)
+        a = -0.059 + 0.02483 * b
+        scale, logarithm, box = 1.1239 + 1.1328 / (b - 3.4), np.log(rate), 0.9277 - 3.6224 / (b - 2)
+
+    def many(who: Array) -> tuple[Array, Array]:
+        u = draws.uniform(who) - 0.5
+        v = draws.uniform(who)
+        beside = 0.5 - np.abs(u)
+        with np.errstate(all="ignore"):
+            k = np.floor((2 * a[who] / beside + b[who]) * u + rate[who] + 0.43)
+            slow = ~((k < 0) | ((beside < 0.013) & (v > beside)))
+            s = np.log(v * scale[who] / (a[who] / (beside * beside) + b[who]))
+            slow[slow] = s[slow] <= -rate[who][slow] + k[slow] * logarithm[who][slow] - exactly(math.lgamma, k[slow] + 1)
+        return k, ((beside >= 0.07) & (v <= box[who]) | slow) & (k <= most)
+
+    possible = np.isfinite(rate) & (rate <= most)
+    found[~possible] = np.nan
+    for whose, turn in ((possible & (rate < 10), few), (possible & (rate >= 10), many)):
+        found[whose] = accepted(np.flatnonzero(whose), turn)
+    return found
+
+
+def _stirling(k: Array) -> Array:
+    square = (k + 1) * (k + 1)
+    tail = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
+    return np.where(k <= 9, np.take(STIRLING, np.clip(k, 0, 9).astype(np.intp)), tail)
+
+
+def binomial(source: tuple[int, int, int], count: Array, chance: Array, often: Array) -> Array:
+    """Returns how many of `count` trials succeed. count, chance: of each sample, float64; often: where 10 are expected.
+
+    Chances are up to a half. Counts and chances of 0 and below give 0; where one is not finite, the result is NaN.
+    """
+    finite = np.isfinite(count) & np.isfinite(chance)
+    found = np.where(finite, 0.0, np.nan)
+    real = finite & (count > 0) & (chance > 0)
+    summed, numbers = np.zeros(len(count)), np.zeros(len(count))
+    few_draws, draws = Draws(source, APART_FEW, len(count)), Draws(source, APART, len(count))
+    with np.errstate(all="ignore"):
+        spread = np.sqrt(count * chance * (1 - chance))
+        b = 1.15 + 2.53 * spread
+        a = -0.0873 + 0.0248 * b + 0.01 * chance
+        middle, box, odds = count * chance + 0.5, 0.92 - 4.2 / b, chance / (1 - chance)
+        alpha, m = (2.83 + 5.1 / b) * spread, np.floor((count + 1) * chance)
+        failing = np.log1p(-chance)
+
+    def few(who: Array) -> tuple[Array, Array]:
+        with np.errstate(divide="ignore"):
+            summed[who] += np.ceil(np.log(few_draws.uniform(who)) / failing[who])
+        values = numbers[who]
+        numbers[who] += 1
+        return values, summed[who] > count[who]
+
+    def many(who: Array) -> tuple[Array, Array]:
+        u = draws.uniform(who)
+        v = draws.uniform(who)
+        u = u - 0.5
+        beside = 0.5 - np.abs(u)
+        n, r, mode = count[who], odds[who], m[who]
+        with np.errstate(all="ignore"):
+            k = np.floor((2 * a[who] / beside + b[who]) * u + middle[who])
+            v_log = np.log(v * alpha[who] / (a[who] / (beside * beside) + b[who]))
+            bound = (
+                (mode + 0.5) * np.log((mode + 1) / (r * (n - mode + 1)))
+                + (n + 1) * np.log((n - mode + 1) / (n - k + 1))
+                + (k + 0.5) * np.log(r * (n - k + 1) / (k + 1))
+                + _stirling(mode) + _stirling(n - mode) - _stirling(k) - _stirling(n - k)
+            )  # fmt: skip
+            slow = (k >= 0) & (k <= n) & (v_log <= bound)
+        return k, (beside >= 0.07) & (v <= box[who]) | slow
+
+    for whose, turn in ((real & ~often, few), (real & often, many)):
+        found[whose] = accepted(np.flatnonzero(whose), turn)
+    return found
+
+
+def shuffled(source: tuple[int, int, int], count: int) -> Array:
+    """Returns the numbers below `count` in an order drawn at random: each place in turn takes one of those that are left."""
+    key, low, high = source
+    with np.errstate(over="ignore"):
+        at = np.uint64(low) + np.arange(-(-count // 4), dtype=np.uint64)
+        drawn = np.stack(words(key, at, np.uint64(high) + (at < np.uint64(low)).astype(np.uint64)), -1).ravel()
+    steps = drawn[: max(count - 1, 0)] % np.arange(count, 1, -1, dtype=np.uint32)
+    order = list(range(count))
+    for k, step in enumerate(steps.tolist()):
+        order[k], order[k + step] = order[k + step], order[k]
+    return np.array(order, np.int64)
