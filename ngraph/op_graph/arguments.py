@@ -289,6 +289,8 @@ EAGER = (
     FUNCTION,
     OF_OPS,
     LIST,
+    SIZES,
+    POOLED,
     TENSORS,
     VALUE,
     ACCUMULATE,

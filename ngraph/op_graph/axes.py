@@ -340,7 +340,8 @@ def axis_of_text(word: str) -> Axis:
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        raise AxisError(f"{word!r} is not an axis", fix=_EXAMPLE)
+        parts = word.split()
+        raise AxisError(f"{word!r} is not an axis", fix=f"name one axis here, as {parts[0]!r}" if len(parts) > 1 else _EXAMPLE)
     name, mark, length = match["name"], match["mark"] or "", match["length"]
     found = None if length == "?" else axis_in_use(name)
     if found is None or length is not None and found.length != int(length):

@@ -73,6 +73,14 @@ def _resized(x: Op, new: Mapping[Axis, Axis]) -> list[Axis]:
 # ---- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
+def _two(x: Op, axis: Axis | str, other: Axis | str, name: str) -> tuple[Axis, Axis]:
+    """Returns two axes of x. Raises AxisError where both are one."""
+    a, b = find_axis(x, axis, name), find_axis(x, other, name)
+    if a == b:
+        raise AxisError(f"{name}({x.label}): {a!r} is both axes", details=(show_input(x),), fix="name two different axes")
+    return a, b
+
+
 def tril(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
     """Returns the lower triangle of a matrix with rows along `axis` and columns along `other`; zeros above the diagonal.
 
@@ -85,7 +93,7 @@ def tril(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
                [1., 1., 0.]], dtype=float32)
     """
     x = as_op(x)
-    row, column = find_axis(x, axis, "tril"), find_axis(x, other, "tril")
+    row, column = _two(x, axis, other, "tril")
     return where(less_equal(iota(column), iota(row) + offset), x, 0)
 
 
@@ -101,7 +109,7 @@ def triu(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
                [0., 0., 1.]], dtype=float32)
     """
     x = as_op(x)
-    row, column = find_axis(x, axis, "triu"), find_axis(x, other, "triu")
+    row, column = _two(x, axis, other, "triu")
     return where(less_equal(iota(row) + offset, iota(column)), x, 0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.elementwise import as_op, cast, floating, rounding_once, sigmoid, sqrt, where
@@ -24,6 +24,14 @@ def _weighted(x: Op, weight: Any, bias: Any, normal: Callable[..., Op]) -> Op:
     """Returns `normal` of x, times the weight, plus the bias: all in one dtype, 16-bit floats in float32."""
     given = [w for w in (weight, bias) if w is not None]
     ops, _ = floating((x, *given), {})
+    for w in ops[1:]:
+        more = [a for a in w.axes if a not in x.axes]
+        if more:
+            raise AxisError(
+                f"the weight or bias {w.label} has {show_axes(more)}, and what it scales lacks it",
+                details=(show_input(x), show_input(w)),
+                fix="give weights that have axes of it alone",
+            )
 
     def made(x: Op, *others: Op) -> Op:
         rest = iter(others)
@@ -159,5 +167,9 @@ def glu(x: Any, axis: Axis | str) -> Op:
         >>> executor(ng.glu(ng.constant([3.0, 0.0], "D=2"), "D"))()
         array([1.5])
     """
-    first, second = split(floating((as_op(x),), {})[0][0], axis, 2)
+    (x,), _ = floating((as_op(x),), {})
+    whole = find_axis(x, axis, "glu")
+    if (whole.length or 0) % 2:
+        raise AxisError(f"glu({x.label}): {whole!r} has no two halves", details=(show_input(x),), fix="take an axis of even length")
+    first, second = split(x, whole, 2)
     return rounding_once(lambda a, b: a * sigmoid(b))(first, second)
