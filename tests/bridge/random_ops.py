@@ -202,6 +202,31 @@ def euler(d):
     return [a, d.array(dtype, d.broadcast(shape), 0.05, 30)], {}
 
 
+@case("Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence")
+def integrals(d):
+    """Both sides of where the method changes; TensorFlow's of 16 bits overflow on the way, and its Expint of infinity is NaN."""
+    low, high = {"Dawsn": (-9, 9), "Expint": (-0.5, 60), "Spence": (-0.2, 9)}.get(d.op, (-9, 9))
+    dtype = d.dtype(only=WIDE)
+    return [d.array(dtype, d.shape(), low, d.one([1, high]), special=d.op != "Expint" and d.maybe(0.2))], {}
+
+
+@case("PopulationCount")
+def bits(d):
+    return [d.array(d.dtype(only=INTS), d.shape(), -9e9, 9e9, special=True)], {}
+
+
+@case("TridiagonalSolve", "TridiagonalMatMul", loose=True)
+def tridiagonal(d):
+    dtype, of = d.dtype(only=WIDE), d.shape(most=2, high=3)
+    rows, columns = d.shape(2, high=9)
+    side = d.array(dtype, [*of, rows, columns])
+    if d.op == "TridiagonalMatMul":
+        return [*(d.array(dtype, [*of, 1, rows]) for _ in range(3)), side], {}
+    diagonals, pivots = d.array(dtype, [*of, 3, rows], -1, 1), d.maybe()
+    diagonals[..., 1, :] += 0 if pivots and rows > 3 else 3  # else a system may be singular
+    return [diagonals, side], {"partial_pivoting": pivots}
+
+
 @case("CheckNumerics", "LeakyRelu")
 def alike(d):
     attrs = {"message": "x"} if d.op == "CheckNumerics" else {"alpha": float(d.one([0.0, 0.2, 1.5]))}
@@ -581,10 +606,11 @@ def batch_norm_grad(d):
     return [dy, x, scale, mean, variance, *more], {"epsilon": 0.01, "data_format": form, "is_training": training}
 
 
-@case("LRN", loose=True)
+@case("LRN", "LRNGrad", loose=True)
 def lrn(d):
     attrs = {"depth_radius": int(d.r.integers(1, 4)), "bias": 1.5, "alpha": 0.3, "beta": float(d.one([0.5, 0.7]))}
-    return [d.array(d.dtype(only=["float32"]), d.shape(4))], attrs
+    x = d.array(d.dtype(only=["float32"]), d.shape(4))
+    return [x] if d.op == "LRN" else [d.array("float32", x.shape), x, tf.raw_ops.LRN(input=x, **attrs).numpy()], attrs
 
 
 @case("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", loose=True)
@@ -1468,6 +1494,25 @@ def seeded(d):
     seed = _counter(d) if d.op.endswith("V2") else [d.r.integers(-(2**31), 2**31, 2).astype(d.one(["int32", "int64"]))]
     bounds = [d.array(dtype, [], -50, 0), d.array(dtype, [], 1, 90)] if "UniformInt" in d.op else []
     return [shape, *seed, *bounds], {} if "UniformInt" in d.op else {"dtype": dtype}
+
+
+@case("DrawBoundingBoxes", "DrawBoundingBoxesV2")
+def boxes_drawn(d):
+    batch, height, width = d.shape(3, high=9)
+    depth = d.one([1, 3, 4])
+    corners = d.array("float32", [batch, d.one([0, 3, 12]), 4], -0.3, 1.3)
+    corners = np.concatenate([np.minimum(corners[..., :2], corners[..., 2:]), corners[..., 2:]], -1) if d.maybe(0.7) else corners
+    table = [d.array("float32", [d.one([0, 1, 5]), depth], 0, 1)] if d.op.endswith("V2") else []
+    return [d.array(d.one(["float32", "float16"]), [batch, height, width, depth], 0, 1), corners, *table], {}
+
+
+@case("RaggedBincount")
+def ragged_counts(d):
+    rows = d.r.integers(0, 5, int(d.r.integers(1, 6)))
+    many, dtype, size = int(rows.sum()), d.one(["float32", "float64", "int32", "int64"]), int(d.r.integers(1, 8))
+    weights = d.array(dtype, [many if d.maybe() else 0])
+    numbers = d.indices([many], 9)
+    return [np.cumsum([0, *rows]), numbers, known(size, numbers.dtype), weights], {"binary_output": not weights.size and d.maybe()}
 
 
 @case("StatelessRandomGammaV2", "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial")

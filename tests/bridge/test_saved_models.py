@@ -340,6 +340,48 @@ class Trained(tf.Module):
         return {"y": self.net(x)}
 
 
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize(("widths", "pad"), [([1, 2], 0), ([3], -1), ([4, 2], 1), ([5], 0)])
+def test_groups_of_words(widths, pad, short, transformer):
+    rows = tf.ragged.constant([["a", "bb", "c"], [], ["d"], ["e", "f"]])
+    attrs = {"separator": "|", "left_pad": "<", "right_pad": ">", "pad_width": pad, "preserve_short_sequences": short}
+    with tf.Graph().as_default() as graph:
+        words, splits = (tf.compat.v1.placeholder(t, [None]) for t in (tf.string, tf.int64))
+        made = tf.raw_ops.StringNGrams(data=words, data_splits=splits, ngram_widths=widths, **attrs)
+        feeds = {words.name: rows.values.numpy(), splits.name: rows.row_splits.numpy()}
+        with tf.compat.v1.Session() as session:
+            wanted = session.run(list(made), feeds)
+    found = ng.tensorflow.load(graph.as_graph_def(), transformer).run([t.name for t in made], feeds)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_keys_are_taken_from_a_table(transformer, tmp_path):
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def put(self, words):
+            self.table.insert(words, tf.range(tf.size(words, tf.int64)))
+            return {"many": self.table.size()}
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def drop(self, words):
+            self.table.remove(words)
+            return {"many": self.table.size(), "of": self.table.lookup(words)}
+
+    made = Model()
+    tf.saved_model.save(made, tmp_path / "model", signatures={"put": made.put, "drop": made.drop})
+    model = ng.tensorflow.load(tmp_path / "model", transformer)
+    for name, words in (("put", ["a", "b", "c"]), ("drop", ["b", "none"]), ("put", ["b"])):
+        wanted = getattr(made, name)(tf.constant(words))
+        found = model.signatures[name](words=np.array(words, object))
+        for a, key in zip(found if isinstance(found, tuple) else (found,), sorted(wanted), strict=True):
+            np.testing.assert_array_equal(a, wanted[key])
+
+
 @pytest.mark.parametrize("transformer", ["cpu", "direct"])
 def test_slices_of_variables_are_assigned(transformer, tmp_path):
     class Module(tf.Module):

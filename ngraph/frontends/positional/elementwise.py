@@ -65,6 +65,17 @@ def sign_bit(x: Op) -> Op:
     return e.less(x, 0) if x.dtype.kind == "int" else e.filled(False, x.axes, dtypes.bool_)
 
 
+def count_of_bits(x: Op) -> Op:
+    """Returns how many bits of whole numbers are set, as uint8: sums of neighbours, in fields that become twice as wide each time."""
+    bits, width = x.dtype.bits, 1
+    x = bitcast(x, as_dtype(f"uint{bits}"))
+    while width < bits:
+        mask = sum(((1 << width) - 1) << k for k in range(0, bits, 2 * width))
+        x = e.bitwise(x, mask, kind="and") + e.bitwise(e.bitwise(x, width, kind="shr"), mask, kind="and")
+        width *= 2
+    return e.cast(x, dtypes.uint8)
+
+
 def next_after(x: Op, y: Op) -> Op:
     """Returns the next float from x towards y: bits as whole numbers run with the floats on each side of 0."""
     kind = as_dtype(f"int{x.dtype.bits}")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ngraph.frontends.positional.shapes import size_op
 from ngraph.frontends.positional.values import Tensor, Value
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import minimum
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
 from ngraph.ops import linalg
+from ngraph.ops.control import scan
+from ngraph.ops.rearrange import broadcast, iota
 
 
 def matrices(g: Any, x: Value) -> tuple[Tensor, Axis, Axis]:
@@ -66,3 +73,34 @@ def square_root(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         error = np.abs(found @ found - a).max((-2, -1), keepdims=True, initial=0)
         settled = error <= 1e-4 * np.abs(a).max((-2, -1), keepdims=True, initial=0)
     return np.where(settled, found, np.nan).astype(a.dtype)
+
+
+def tridiagonal_solve(diagonals: Sequence[Op], b: Op, rows: Axis, pivots: bool) -> Op:
+    """Returns x with A x = b along `rows`. diagonals: of A, above the main one, it, and below it; their last and first elements are unused.
+
+    pivots: whether a row changes places with the next one where that has the larger first element, as LAPACK's gtsv does.
+    """
+    zero, at = e.filled(0, (), b.dtype), iota(rows)
+    above, main, below = (broadcast(d, [a for a in b.axes if a in d.axes or a == rows]) for d in diagonals)
+    above = e.where(e.equal(at, size_op(rows.size - 1, dtypes.int32)), zero, above)
+    below = e.where(e.equal(at, 0), zero, below)
+    start = [e.filled(v, tuple([a for a in t.axes if a != rows]), b.dtype) for v, t in ((1, main), (0, above), (0, b))]
+
+    def down(pending: Sequence[Op], row: Sequence[Op]) -> tuple[Any, Any]:
+        """Eliminates the first element of a row by the row before it. One of both is final: three elements from the main one on, and b."""
+        (u, v, s), (p, q, low, r) = pending, row
+        swap = e.less(e.absolute(u), e.absolute(low)) if pivots else e.less(e.absolute(u), zero)
+        factor = e.where(swap, u / low, low / u)
+        done = tuple([e.where(swap, new, old) for new, old in ((low, u), (q, v), (p, p * zero), (r, s))])
+        after = (q, v), (p, p * zero), (r, s)
+        return tuple([e.where(swap, old - factor * new, new - factor * old) for new, old in after]), done
+
+    def up(following: Sequence[Op], row: Sequence[Op]) -> tuple[Any, Any]:
+        """Gives the element that is known, and finds the one before it by the row that is final there."""
+        (x, y), (u, v, w, s) = following, row
+        return ((s - v * x - w * y) / u, x), x
+
+    (u, _, s), done = scan(down, tuple(start), (above, main, below, b), rows)
+    first = s / u
+    found: Op = scan(up, (first, first * zero), done, rows, reverse=True)[1]
+    return found

@@ -153,6 +153,83 @@ def beta_share(a: Op, b: Op, x: Op) -> Op:
     return e.where(e.logical_and(inside, positive), found, NAN)
 
 
+# ---- integrals ----------------------------------------------------------------------------------------------------------
+
+
+def _summed(points: np.ndarray[Any, Any], term: Callable[[Op], Op]) -> Op:
+    """Returns the sum of a function over points."""
+    axis = make_axis(len(points), name="point")
+    return reduce.build(term(e.constant(points, axes=[axis])), kind="add", axes=(axis,))
+
+
+def dawson(x: Op) -> Op:
+    """Returns exp(-x²) times the integral of exp(t²) from 0 to x, by Rybicki's sum; near 0 by the series.
+
+    Source: Press and others, Numerical Recipes, 6.10.
+    """
+    step, odd = 0.25, np.arange(-25.0, 26.0, 2.0)
+    at = e.minimum(e.absolute(x), 1e15)
+    near = e.floor(at / (2 * step) + 0.5) * 2.0
+    rest = at - near * step
+    sums = _summed(odd, lambda k: e.exp(-(rest - k * step) * (rest - k * step)) / (near + k)) * (1 / math.sqrt(math.pi))
+    low = e.minimum(at, 0.5)
+    series = low * special.polynomial(low * low, list(accumulate(range(1, 14), lambda a, k: a * -2.0 / (2 * k + 1), initial=1.0)))
+    found = e.where(e.less(at, 0.5), series, e.where(e.less(1e15, e.absolute(x)), 0.5 / at, sums))
+    found = e.where(e.equal(e.absolute(x), INF), 0.0, e.where(functions.isnan(x), x, found))
+    return e.where(e.less(x, 0.0), -found, found)
+
+
+def exponential_integral(x: Op) -> Op:
+    """Returns the integral of exp(t) / t up to x, by the series, and by the one in 1 / x for large x; NaN below 0."""
+    low, far = e.minimum(e.maximum(x, 1e-300), 40.0), e.maximum(x, 40.0)
+    series = special.polynomial(low, [np.euler_gamma, *(1 / (k * math.factorial(k)) for k in range(1, 150))]) + e.log(low)
+    large = e.exp(far) * special.polynomial(1.0 / far, [float(math.factorial(k)) for k in range(40)]) / far
+    found = e.where(e.less(x, 40.0), e.where(e.less(0.0, x), series, -INF), large)
+    return e.where(e.logical_or(e.less(x, 0.0), functions.isnan(x)), NAN, e.where(e.equal(x, INF), INF, found))
+
+
+def fresnel(x: Op) -> tuple[Op, Op]:
+    """Returns the integrals of cos(π t² / 2) and of sin(π t² / 2) from 0 to x: series, and beyond 1.5 sums for the auxiliary functions.
+
+    Source: NIST Handbook of Mathematical Functions, 7.6 and 7.7.10.
+    """
+    size = e.absolute(x)
+    low, far = e.minimum(size, 1.5), e.minimum(e.maximum(size, 1.5), 1e8)
+    half, fourth = math.pi / 2, low * low * low * low
+    terms = [[(-1) ** n * half ** (2 * n + k) / (math.factorial(2 * n + k) * (4 * n + 2 * k + 1)) for n in range(14)] for k in (0, 1)]
+    cosine, sine = special.polynomial(fourth, terms[0]) * low, special.polynomial(fourth, terms[1]) * low * low * low
+    points = np.arange(-31.0, 32.0) / 6
+
+    def auxiliary(power: int) -> Op:
+        def term(v: Op) -> Op:
+            u = v / far
+            return e.exp(v * v * -half) / (1.0 + u * u * u * u) * (u * u if power else 1.0)
+
+        return _summed(points, term) * (math.sqrt(2) / math.pi / 12) / far
+
+    f, g = auxiliary(0), auxiliary(2)
+    angle = e.remainder(far * far, e.filled(4.0, (), far.dtype)) * half
+    c, d = e.cos(angle), e.sin(angle)
+    small, end = e.less(size, 1.5), e.less(1e8, size)
+    made = [
+        e.where(small, cosine, e.where(end, 0.5, 0.5 + f * d - g * c)),
+        e.where(small, sine, e.where(end, 0.5, 0.5 - f * c - g * d)),
+    ]
+    return tuple(e.where(functions.isnan(x), x, e.where(e.less(x, 0.0), -v, v)) for v in made)  # type: ignore[return-value]  # two
+
+
+def spence(x: Op) -> Op:
+    """Returns the integral of log(t) / (1 - t) from 1 to x, NaN below 0: a series of Bernoulli's numbers in log(x), between 1/2 and 2."""
+    low, high = e.less(x, 0.5), e.less(2.0, x)
+    beside = e.where(low, 1.0 - x, e.where(high, 1.0 / x, x))
+    u = -e.log(beside)
+    coefficients = [b / math.factorial(2 * k + 3) for k, b in enumerate(BERNOULLI)]
+    series = u - u * u * 0.25 + u * u * u * special.polynomial(u * u, coefficients)
+    whole = e.log(e.where(e.less(0.0, x), x, 1.0))
+    found = e.where(low, math.pi**2 / 6 - whole * e.log(beside) - series, e.where(high, -series - whole * whole * 0.5, series))
+    return e.where(e.logical_or(e.less(x, 0.0), functions.isnan(x)), NAN, found)
+
+
 # ---- Bessel functions of order 0 and 1 ----------------------------------------------------------------------------------
 
 LARGE = 20.0  # from here on 22 terms of the series in 1 / x give float64's precision

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import factors, products, reductions
 from ngraph.frontends.positional import special as in_double
@@ -78,6 +78,7 @@ UNARY: dict[str, Callable[[Op], Op]] = {
     "IsFinite": functions.isfinite,
     "LogicalNot": e.logical_not,
     "Invert": e.inverted,
+    "PopulationCount": by_element.count_of_bits,
 }
 
 
@@ -95,6 +96,11 @@ SPECIAL: dict[str, Callable[..., Op]] = {
     "Igamma": lambda a, x: in_double.gamma_shares(a, x)[0],
     "Igammac": lambda a, x: in_double.gamma_shares(a, x)[1],
     "Betainc": in_double.beta_share,
+    "Dawsn": in_double.dawson,
+    "Expint": in_double.exponential_integral,
+    "FresnelCos": lambda x: in_double.fresnel(x)[0],
+    "FresnelSin": lambda x: in_double.fresnel(x)[1],
+    "Spence": in_double.spence,
     **{f"Bessel{name.capitalize()}": function for name, function in in_double.BESSEL.items()},
 }
 
@@ -490,6 +496,28 @@ def triangular_solve(n: Any, a: Value, b: Value) -> Tensor:
     x, y, dims = _system(n, a, b)
     lower = bool(n.attr("lower", True)) != bool(n.attr("adjoint", False))
     return n.g.made(linalg.triangular_solve(x.op, y.op, dims[-3], dims[-2], lower), [*dims[:-3], dims[-2], dims[-1]])
+
+
+@translates("TridiagonalSolve")
+def tridiagonal_solve(n: Any, diagonals: Value, b: Value) -> Tensor:
+    """Returns the solutions of systems whose matrices have three diagonals, [..., 3, rows]: above the main one, it, and below it."""
+    if n.attr("perturb_singular", False):
+        raise UnsupportedError("TridiagonalSolve with perturb_singular=True", fix="solve systems that are not singular")
+    g, (y, _, _) = n.g, factors.matrices(n.g, b)
+    three = [at(g, g.tensor(diagonals), diagonals.rank - 2, k) for k in range(3)]
+    *three, side = g.meet([*(Tensor(t.op, [*t.dims, None]) for t in three), y])[0]
+    made = factors.tridiagonal_solve([t.op for t in three], side.op, side.dims[-2], bool(n.attr("partial_pivoting", True)))
+    return g.made(made, side.dims)
+
+
+@translates("TridiagonalMatMul")
+def tridiagonal_product(n: Any, above: Value, main: Value, below: Value, b: Value) -> Tensor:
+    """Returns the product of matrices with three diagonals, [..., 1, rows], and of others."""
+    g, y = n.g, n.g.full(n.g.tensor(b), [b.rank - 2])
+    k, rows = y.rank - 2, y.shape[-2]
+    next_, last = (padded(g, sliced(g, y, k, *cut), k, *by) for cut, by in (((1, 1, rows - 1), (0, 1)), ((0, 1, rows - 1), (1, 0))))
+    made = [by_element.each(g, e.multiply, turned(g.tensor(v)), t) for v, t in ((above, next_), (main, y), (below, last))]
+    return by_element.folded(g, e.add, made)
 
 
 @translates("Ndtri")

@@ -247,6 +247,29 @@ def unicode_transcode(n: Any, x: Value) -> Value:
     return step(n, by_element(lambda s: _encoded([code for _, code in each(s)], encoding, bad), STRINGS), [x], STRINGS)[0]
 
 
+@translates("StringNGrams", results="ngrams ngrams_splits")
+def ngrams(n: Any, x: Value, splits: Value) -> tuple[Value, ...]:
+    """Returns the words of each row joined in groups of each width, with marks before and behind the row, and where rows begin."""
+    pad, by = n.attr("pad_width"), n.attr("separator").encode()
+    before, behind = [n.attr("left_pad").encode()], [n.attr("right_pad").encode()]
+
+    def row(words: list[bytes]) -> list[bytes]:
+        found = []
+        for width in n.attr("ngram_widths"):
+            many = min(width - 1 if pad < 0 else pad, width - 1)
+            marked = before * many + words + behind * many
+            found += [by.join(marked[k : k + width]) for k in range(len(marked) - width + 1)]
+        if not found and words and n.attr("preserve_short_sequences"):
+            found = [by.join(before * pad + words + behind * pad)]
+        return found
+
+    def run(words: Array, ends: Array) -> tuple[Array, Array]:
+        rows = [row(words[a:b].tolist()) for a, b in zip(ends, ends[1:], strict=False)] if words.size else [[]] * (len(ends) - 1)
+        return text.objects([s for found in rows for s in found]), np.cumsum([0, *map(len, rows)])
+
+    return step(n, run, [x, splits], STRINGS, np.dtype(splits.np))
+
+
 @translates("UnicodeEncode")
 def unicode_encode(n: Any, values: Value, splits: Value) -> Value:
     encoding, bad = n.attr("output_encoding").lower().replace("_", "-"), _bad(n)
@@ -428,25 +451,29 @@ def export(n: Any, handle: Value) -> tuple[Value, ...]:
     return _on_table(n, handle, lambda: (text.objects(list(held)), text.objects(list(held.values()))), [], *handle.kinds)
 
 
-@translates("LookupTableImportV2", "LookupTableInsertV2")
-def fill(n: Any, handle: Value, keys: Value, values: Value) -> tuple[Value, ...]:
-    """Puts keys and values into a table: while the model is initialised now, else when the call comes to it."""
+@translates("LookupTableImportV2", "LookupTableInsertV2", "LookupTableRemoveV2")
+def fill(n: Any, handle: Value, keys: Value, *values: Value) -> tuple[Value, ...]:
+    """Puts keys and values into a table, or takes keys out: while the model is initialised now, else when the call comes to it."""
     if not isinstance(handle, TableHandle):
         raise GraphError(f"{n.g.described(handle)} where a table is needed", fix="is the file damaged?")
 
-    def run(added: Array, to: Array) -> tuple[()]:
+    def run(added: Array, *to: Array) -> tuple[()]:
+        if n.op == "LookupTableRemoveV2":
+            for key in added.ravel().tolist():
+                handle.contents.pop(key, None)
+            return ()
         if n.op == "LookupTableImportV2":
             handle.contents.clear()
-        handle.contents.update(zip(added.ravel().tolist(), to.ravel().tolist(), strict=True))
+        handle.contents.update(zip(added.ravel().tolist(), to[0].ravel().tolist(), strict=True))
         return ()
 
     if n.library.initializing:
-        text.as_bytes(run)(n.g.known(keys), n.g.known(values))
+        text.as_bytes(run)(*map(n.g.known, (keys, *values)))
         return ()
     _table(n, handle)
     if not handle.mutable:
-        raise UnsupportedError(f"{n.op} into a table that calls do not write", fix="take a MutableHashTable")
-    n.g.host(n.op, text.as_bytes(run), [keys, values], [])
+        raise UnsupportedError(f"{n.op} of a table that calls do not write", fix="take a MutableHashTable")
+    n.g.host(n.op, text.as_bytes(run), [keys, *values], [])
     return ()
 
 

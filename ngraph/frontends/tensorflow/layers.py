@@ -273,14 +273,21 @@ def batch_norm_gradient(n: Any, dy: Value, x: Value, scale: Value, mean: Value, 
     return (back(n, g.made(e.cast(dx, t.op.dtype), dims)), *vectors, empty, empty)
 
 
+def _local_response(n: Any, x: Tensor) -> Tensor:
+    size = 2 * n.attr("depth_radius", 5) + 1
+    y = norms.local_response(n.g, permuted(x, 0, 3, 1, 2), size, n.attr("alpha", 1.0) * size, n.attr("beta", 0.5), n.attr("bias", 1.0))
+    return permuted(y, 0, 2, 3, 1)
+
+
 @translates("LRN")
 def local_response(n: Any, x: Value) -> Tensor:
+    return _local_response(n, n.g.tensor(x))
+
+
+@translates("LRNGrad")
+def local_response_grad(n: Any, dy: Value, x: Value, y: Value) -> Tensor:
     t = n.g.tensor(x)
-    t = permuted(t, 0, 3, 1, 2)
-    radius = n.attr("depth_radius", 5)
-    size = 2 * radius + 1
-    y = norms.local_response(n.g, t, size, n.attr("alpha", 1.0) * size, n.attr("beta", 0.5), n.attr("bias", 1.0))
-    return permuted(y, 0, 2, 3, 1)
+    return adjoint(n.g, lambda v: _local_response(n, v), t.shape, t.dtype, n.g.tensor(dy), t)
 
 
 # ---- resizing -----------------------------------------------------------------------------------------------------------

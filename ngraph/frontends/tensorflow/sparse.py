@@ -277,6 +277,22 @@ def bincount(n: Any, x: Value, size: Value, weights: Value) -> Tensor:
     return g.made(reductions.total(part, last), [*t.dims[:-1], out])
 
 
+@translates("RaggedBincount", python=True)
+def ragged_bincount(n: Any, splits: Value, x: Value, size: Value, weights: Value) -> Value:
+    """Returns, for each row of a ragged tensor, how often each number is there, or the sums of its weights."""
+    dtype = np.dtype(weights.np)
+
+    def run(splits: Array, numbers: Array, size: Array, weights: Array) -> Array:
+        made = np.zeros((len(splits) - 1, int(size)), dtype)
+        rows, good = np.repeat(np.arange(len(made)), np.diff(splits)), numbers < size
+        binary = n.attr("binary_output", False)
+        added = weights[good] if weights.size and not binary else dtype.type(1)
+        (np.maximum if binary else np.add).at(made, (rows[good], numbers[good]), added)
+        return made
+
+    return in_python(n, run, [splits, x, size, weights], [dtype])[0]
+
+
 @translates("LowerBound", "UpperBound")
 def bound(n: Any, ordered: Value, values: Value) -> Tensor:
     g = n.g

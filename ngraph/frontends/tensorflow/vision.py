@@ -173,6 +173,41 @@ def suppress_classes(n: Any, boxes: Value, scores: Value, each: Value, whole: Va
     return in_python(n, run, [boxes, scores, each, whole, most, least], [np.float32] * 3 + [np.int32])
 
 
+# The colours of boxes where none are given, in turn: red, green, blue and opacity.
+OF_BOXES = np.array(
+    [
+        *((1, 1, 0, 1), (0, 0, 1, 1), (1, 0, 0, 1), (0, 1, 0, 1), (0.5, 0, 0.5, 1)),
+        *((0.5, 0.5, 0, 1), (0.5, 0, 0, 1), (0, 0, 0.5, 1), (0, 1, 1, 1), (1, 0, 1, 1)),
+    ],
+    np.float32,
+)
+
+
+@translates("DrawBoundingBoxes", "DrawBoundingBoxesV2", python=True)
+def draw_boxes(n: Any, pictures: Value, boxes: Value, *colours_given: Value) -> Value:
+    """Returns images with the edges of boxes, as far as they are inside; those turned around are left out."""
+
+    def run(images: Array, boxes: Array, table: Array | None = None) -> Array:
+        made, (_, height, width, depth) = images.copy(), images.shape
+        if table is None or not table.size:
+            table = np.where(np.arange(4) < 1, 1, OF_BOXES) if depth == 1 else OF_BOXES
+        for k, rows in enumerate((boxes * np.array([height - 1, width - 1] * 2, np.float32)).astype(np.int64)):
+            for j, (top, left, bottom, right) in enumerate(rows):
+                if top > bottom or left > right or bottom < 0 or right < 0:
+                    continue
+                colour = table[j % len(table), :depth]
+                across, down = slice(max(left, 0), right + 1), slice(max(top, 0), bottom + 1)
+                for row in (top, bottom):
+                    if 0 <= row < height:
+                        made[k, row, across] = colour
+                for column in (left, right):
+                    if 0 <= column < width:
+                        made[k, down, column] = colour
+        return made
+
+    return in_python(n, run, [pictures, boxes, *colours_given], [np.dtype(pictures.np)])[0]
+
+
 # ---- colours ------------------------------------------------------------------------------------------------------------
 
 
