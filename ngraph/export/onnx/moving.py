@@ -110,6 +110,7 @@ class _Read:
             predicates = [g for g in predicates if g != 0 - e.a % e.b]
             at, rank = x.dims.index(a), len(x.dims)
             shape = self.w.shape(x.dims)
+            shape = [*shape[: at + 1], e.b, *shape[at + 1 :]]
             (name,) = w.node("Unsqueeze", [x.name, w.ints([at + 1])])
             (name,) = w.node(
                 "Pad", [name, w.ints([0] * (rank + 1) + [e.b - 1 if k == at + 1 else 0 for k in range(rank + 1)]), self.value(x)]

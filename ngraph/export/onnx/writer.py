@@ -622,6 +622,13 @@ class GraphWriter:
     # ---- element by element
     def elementwise(self, op: str, *refs: TensorRef, dtype: DType | None = None, **attrs: Any) -> TensorRef:
         """Returns a node on aligned operands: axes in the order of the largest, then the others' further axes."""
+        if op == "Where" and refs[1].dtype.kind == "bool":  # for which ONNX Runtime has no kernel
+            condition, then, otherwise = refs
+            chosen = self.elementwise("And", condition, then)
+            constant = self.shared.arrays.get(otherwise.name)
+            if constant is not None and not constant.any():
+                return chosen
+            return self.elementwise("Or", chosen, self.elementwise("And", self.elementwise("Not", condition), otherwise))
         dims = self.common(refs)
         if op in ("Add", "Sub", "Mul") and len(dims) == 2 and all(len(r.axes) == 1 for r in refs):
             # shape inference takes vectors for shapes, and refuses unequal lengths

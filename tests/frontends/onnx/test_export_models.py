@@ -100,7 +100,7 @@ def test_quantised():
     held = {
         "s": np.float32(0.05),
         "z": np.uint8(120),
-        "w": random.integers(-100, 100, (8, 5)).astype(np.int8),
+        "w": random.integers(-64, 64, (8, 5)).astype(np.int8),  # ONNX Runtime adds two products in 16 bits where there is no VNNI
         "sw": np.abs(f(5)) * 0.02,
         "zw": np.zeros(5, np.int8),
     }

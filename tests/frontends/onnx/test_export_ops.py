@@ -147,6 +147,32 @@ def test_a_transform_of_a_length_that_calls_bring(opset):
     assert refused.value.fix.endswith("has them")
 
 
+@pytest.mark.parametrize("dims", ["T=4 N=?", "N=? T=4"])
+def test_the_gradient_of_every_third_element_beside_a_length_that_calls_bring(dims):
+    x = ng.placeholder(dims).named("x")
+    y = x["T", ::3]
+    made = exported({"slope": ng.deriv((y * y).sum(out_axes=()), x)})
+    for n in (3, 1, 5):
+        a = np.random.default_rng(n).standard_normal((4, n) if dims.startswith("T") else (n, 4)).astype("float32")
+        along = a if dims.startswith("T") else a.T
+        wanted = np.where(np.arange(4)[:, None] % 3 == 0, 2 * along, 0)
+        (found,), who = run(made, {"x": a})
+        assert who == "ONNX Runtime"
+        np.testing.assert_array_equal(found, wanted if dims.startswith("T") else wanted.T)
+
+
+def test_choices_among_masks():
+    m, c = ng.placeholder("N=? T=4", dtype="bool").named("m"), ng.placeholder("N=?", dtype="bool").named("c")
+    i = ng.constant([3, -1, 9], "K=3", dtype="int32")
+    made = exported({"chosen": ng.where(c, m, ~m), "taken": ng.take(m, i, "T")})
+    for n in (2, 1):
+        masks, which = np.random.default_rng(n).uniform(size=(n, 4)) < 0.5, np.arange(n) % 2 == 0
+        found, who = run(made, {"m": masks, "c": which})
+        assert who == "ONNX Runtime"
+        np.testing.assert_array_equal(found[0], np.where(which[:, None], masks, ~masks))
+        np.testing.assert_array_equal(found[1], np.stack([masks[:, 3], masks[:, 3] & False, masks[:, 3] & False], 1))
+
+
 @pytest.mark.parametrize("names", ["N H W C", "N C H W", "N H C W", "C N H W", "H C N", "N C"])
 def test_a_product_with_a_vector_in_any_order_of_axes(names):
     """ONNX Runtime optimises these, and reads wrong elements where a transposed stack of matrices meets a vector."""
