@@ -48,7 +48,9 @@ def broadcast_size(*shapes: Sequence[int]) -> float:
 
 
 def packed(result: Any, inputs: Sequence[Value]) -> Any:
-    """An array as a value: `ConstantArray`, or `Sizes`."""
+    """An array as a value: `ConstantArray`, or `Sizes`; a value as it is."""
+    if isinstance(result, (ConstantArray, Sizes)):
+        return result
     result = np.asarray(result, object if type(result) is int else None)  # one element of an array of objects
     if result.dtype != object:
         return ConstantArray(result)
@@ -119,7 +121,7 @@ def extreme(kind: str, *arrays: Any) -> Any:
 def cast(a: Any, dtype: np.dtype[Any]) -> Any:
     """Numbers as another dtype, where NumPy's cast is the compiler's."""
     if a.dtype == object:
-        return a if dtype.kind in "iu" and dtype.itemsize >= 4 else NotImplemented
+        return settled(a, dtype) if dtype.kind == "i" and dtype.itemsize >= 4 else NotImplemented
     if dtype.isbuiltin != 1 or dtype.kind not in "iufb" or a.dtype.kind not in "iufb" or dtype.itemsize == 2:
         return NotImplemented
     if a.dtype.kind == "f" and dtype.kind in "iu" and not (np.isfinite(a).all() and (abs(a) < 1e9).all()):

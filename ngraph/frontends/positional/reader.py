@@ -231,15 +231,20 @@ class Reader:
         return run
 
     def _walk(self, run: StageRun) -> tuple[list[Any], DirectCall | None] | None:
-        """The stages of an earlier reading; None where it went elsewhere."""
+        """The stages of an earlier reading; None where it went elsewhere. Raises GraphError for lengths with which a step fails."""
         stage: CallStage = self.root
         way: list[CallStage] = []
-        while type(stage) is not Done:
-            way.append(stage)
-            follow = stage.next.get(stage.step(run))
-            if follow is None:
-                return None
-            stage = follow
+        try:
+            while type(stage) is not Done:
+                way.append(stage)
+                follow = stage.next.get(stage.step(run))
+                if follow is None:
+                    return None
+                stage = follow
+        except NgraphError:
+            raise
+        except DAMAGED as error:
+            raise self._unfit(run, error) from error
         return [result(run) for result in stage.results], straight(way, stage)
 
     def _measure(self, run: StageRun) -> None:
@@ -295,13 +300,15 @@ class Reader:
         except MemoryError as error:
             raise OutOfMemoryError(f"there is no room for {self.about.name}: {error}", fix="take smaller inputs") from error
         except DAMAGED as error:
-            shapes = ", ".join(
-                f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots
-            )
-            small = "negative dimensions" in str(error)
-            why = "a length comes out negative" if small else f"{type(error).__name__}: {error}"
-            fix = "give larger inputs (random ones have length 1 where --shape says no other)" if small else "do the shapes fit?"
-            raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix) from error
+            raise self._unfit(run, error) from error
+
+    def _unfit(self, run: StageRun, error: Exception) -> GraphError:
+        """Returns the error for inputs on which the model cannot be run."""
+        shapes = ", ".join(f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots)
+        small = "negative dimensions" in str(error)
+        why = "a length comes out negative" if small else f"{type(error).__name__}: {error}"
+        fix = "give larger inputs (random ones have length 1 where --shape says no other)" if small else "do the shapes fit?"
+        return GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix)
 
     def _advice(self) -> str:
         """Returns a fix for lengths that do not agree."""

@@ -305,7 +305,14 @@ class ModelTrace:
         holes = [o for o in every if o.is_placeholder]
         if any(h not in self.slots for h in holes) or any(o.is_variable for o in every):
             return False
-        return sum(self.run.slots[self.slots[h][0]].size for h in holes) <= most
+        slots = tuple([self.slots[h][0] for h in holes])
+
+        def question(run: StageRun) -> bool:
+            return sum(run.slots[slot].size for slot in slots) <= most
+
+        if not any(_open(h) for h in holes):
+            return question(self.run)
+        return bool(self.ask(("few", slots, most), question, all(slot < 0 for slot in slots)))
 
     def sizes(self, v: Value) -> list[ExprLike]:
         """A list of whole numbers, of which some may be expressions."""

@@ -150,3 +150,36 @@ def test_what_a_scan_from_the_end_gives_is_stacked_in_the_order_of_its_turns(len
     node = h.make_node("Scan", ["zero", "x"], ["last", "y"], body=body, num_scan_inputs=1, scan_input_directions=[1])
     whole = model([node], [("x", F, [length])], [("last", F, []), ("y", F, [length])], {"zero": np.float32(0)})
     agree(whole, {"x": np.arange(length, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("lengths", [(3, 90, 3, 2), (90, 3, 2, 90)])
+def test_a_choice_by_few_numbers_in_one_call_and_by_many_in_another(lengths):
+    """By few numbers the way on is for this value; by many it is an op with both branches. Both are one model's."""
+    then = graph([h.make_node("Tanh", ["x"], ["t"])], [], [("t", F, None)])
+    other = graph([h.make_node("Add", ["x", "x"], ["o"])], [], [("o", F, None)])
+    nodes = [
+        h.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        h.make_node("Greater", ["s", "zero"], ["c"]),
+        h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
+    whole = model(nodes, [("x", F, ["n"])], [("y", F, None)], {"zero": np.float32(0)})
+    feeds = [{"x": sign * x(n)} for n, sign in zip(lengths, (1, -1, -1, 1), strict=True)]
+    agree(whole, *feeds)
+
+
+def test_lengths_cast_to_int32_are_int32():
+    nodes = [
+        h.make_node("Shape", ["x"], ["s"]),
+        h.make_node("Cast", ["s"], ["i"], to=onnx.TensorProto.INT32),
+        h.make_node("Add", ["i", "i"], ["j"]),
+        h.make_node("Cast", ["s"], ["u"], to=onnx.TensorProto.UINT32),
+    ]
+    results = [("i", onnx.TensorProto.INT32, None), ("j", onnx.TensorProto.INT32, None), ("u", onnx.TensorProto.UINT32, None)]
+    agree(model(nodes, [("x", F, ["n", "m"])], results), {"x": x(3, 2)}, {"x": x(300, 1)})
+
+
+def test_a_later_call_without_room_for_a_window_is_refused():
+    pool = h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3], dilations=[2])
+    m = agree(model([pool], [("x", F, [1, 1, "n"])], [("y", F, None)]), {"x": x(1, 1, 7)}, {"x": x(1, 1, 5)})
+    with pytest.raises(ng.errors.GraphError, match="a length comes out negative"):
+        m(x(1, 1, 2))
