@@ -105,7 +105,7 @@ def _reason(function: TypedFunction, node: TypedNode, disabled: Container[str], 
     if node.op == "NoOp":
         return "it computes nothing"
     if node.op in table.IN_PYTHON:
-        return "it would run in Python"
+        return "it would run in Python, or values decide its lengths"
     if node.op not in table.TABLE or node.op in REFUSED:
         return "it has state" if stateful(node.op) else "no translation"
     if dead:
@@ -134,7 +134,9 @@ def _body_reason(proto: Any, disabled: Container[str]) -> str:
         for node in definition(name).node_def:
             if node.op in disabled:
                 return f"its function has {node.op}, which is disabled"
-            if node.op in table.IN_PYTHON or definition(node.op) is None and node.op not in table.TABLE:
+            if node.op in table.IN_PYTHON:
+                return f"its function has {node.op}, which would run in Python, or whose lengths values decide"
+            if definition(node.op) is None and node.op not in table.TABLE:
                 return f"its function has {node.op}: no translation"
             if stateful(node.op) and node.op not in BRANCHES and definition(node.op) is None and not node.op.endswith("PartitionedCall"):
                 return f"its function has {node.op}, which has state"

@@ -929,7 +929,7 @@ def gather_nd(d):
 
 @case(*(f"TensorScatter{kind}" for kind in ("Update", "Add", "Sub", "Max", "Min")), "ScatterNd", "ScatterNdNonAliasingAdd", loose=True)
 def scatter_nd(d):
-    shape, dtype = d.shape(rank=int(d.r.integers(1, 5))), d.one(TYPES[:-1])
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 5))), d.one(TYPES if d.op == "ScatterNd" else TYPES[:-1])
     i = _places(d, shape, unique=d.op.endswith("Update"))
     u = d.array(dtype, [*i.shape[:-1], *shape[i.shape[-1] :]])
     if d.op == "ScatterNd":

@@ -151,6 +151,24 @@ def raises_for_memory(monkeypatch, op):
     monkeypatch.setattr(running, "way_of", once)
 
 
+def test_rows_of_an_embedding_are_updated_beside_the_cluster(bridge):
+    """RMSprop divides rows, whose places only values tell: TensorFlow keeps this branch, and nothing falls back."""
+
+    def run():
+        keras.utils.set_random_seed(2)
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Embedding(30, 4), keras.layers.LSTM(5), keras.layers.Dense(2)])
+        model.compile("rmsprop", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        words = np.arange(40 * 6).reshape(40, 6) * 7 % 30
+        return model.fit(words, Y % 2, batch_size=16, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+    bridge.disable()
+    wanted = run()
+    bridge.enable()
+    np.testing.assert_allclose(run(), wanted, 1e-4)
+    step = trained(bridge)
+    assert step["clusters"] and not any(c["failure"] for c in step["clusters"]) and not bridge.report().fallbacks, str(bridge.report())
+
+
 @pytest.mark.parametrize("op", ["Conv2D", "MaxPoolGrad", "Sqrt"])
 def test_a_translator_that_raises(bridge, wanted, monkeypatch, op):
     raises_in_translator(monkeypatch, op)

@@ -318,8 +318,11 @@ def tensor_scatter(n: Any, x: Value, i: Value, u: Value) -> Tensor:
 
 @translates("ScatterNd")
 def scatter_nd(n: Any, i: Value, u: Value, wanted: Value) -> Tensor:
+    flags = u.np == np.bool_  # the sum of which is whether one is true
+    u = by_element.casted(n.g, u, np.dtype(np.uint8)) if flags else u
     zeros = shapes.filled(n.g, np.zeros((), u.np)[()], n.g.sizes(wanted))
-    return indexing.scattered_slices(n.g, zeros, i, u, "add", n.takes[0])
+    found = indexing.scattered_slices(n.g, zeros, i, u, "max" if flags else "add", n.takes[0])
+    return by_element.alone(n.g, lambda op: e.cast(op, dtypes.bool_), found) if flags else found
 
 
 @translates("SegmentSum", "UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
@@ -360,7 +363,7 @@ def top_k(n: Any, x: Value, count: Value = None) -> tuple[Tensor, Tensor]:
     return values, Tensor(e.cast(places.op, to), places.dims)
 
 
-@translates("Where")
+@translates("Where", python=True)
 def where(n: Any, x: Value) -> Tensor:
     t = n.g.tensor(x)
     found = indexing.nonzero(n.g, t)
