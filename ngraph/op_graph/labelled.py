@@ -19,8 +19,10 @@ def dims_of(x: Any) -> tuple[str, ...] | None:
 
 
 def _named(axes: Iterable[Axis], dim: str) -> Axis | None:
+    """Returns the axis of this label, or else the only one of this name, in whatever scope; None for none, or several."""
     axes = list(axes)
-    found = [a for a in axes if dim in (a.label, a.name)] or [a for a in axes if a.short_name == dim]
+    found = [a for a in axes if dim == a.label] or [a for a in axes if dim in (a.name, f"{a.short_name}{a.mark}")]
+    found = found or [a for a in axes if a.short_name == dim]
     return found[0] if len(found) == 1 else None
 
 

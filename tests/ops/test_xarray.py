@@ -1,5 +1,6 @@
 """Arrays of xarray meet axes by the names of their dims, in any order."""
 
+import contextlib
 import subprocess
 import sys
 
@@ -45,6 +46,19 @@ def test_names_in_scopes_and_lengths_that_come_with_the_call(compute):
         for _ in range(2):  # also when the first call has settled how arguments come
             np.testing.assert_array_equal(computation(BY_NAME), V * 2)
             np.testing.assert_array_equal(computation(V), V * 2)
+
+
+@pytest.mark.parametrize("scope", [None, "maps"])
+def test_duals_are_called_as_they_are_printed(scope):
+    with ng.name_scope(scope) if scope else contextlib.nullcontext():
+        axis = ng.make_axis(3, name="H")
+        x = ng.placeholder([axis, axis - 1])
+    v = np.arange(9.0).reshape(3, 3)
+    f = ng.function(x + 1, x)
+    dims = f.to_xarray(v).dims
+    for order in (dims, dims[::-1], ("H", "H'"), ("H'", "H")):
+        given = xarray.DataArray(v, dims=dims if order[0] in dims else ("H", "H'"))
+        np.testing.assert_array_equal(f(given.transpose(*order)), v + 1)
 
 
 def test_constants_have_the_axes_of_their_dims(compute):
