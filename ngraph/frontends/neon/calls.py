@@ -92,7 +92,9 @@ SPLITS = ArgumentKind(
 )
 SCHEDULE = ArgumentKind("not a schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
 METRICS = ArgumentKind("not a list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
-CALLBACKS = ArgumentKind("not a list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStopping(patience=3)]")
+CALLBACKS = ArgumentKind(
+    "not a list of callbacks", lambda x: isinstance(x, (list, tuple)) and all(map(callable, x)), "pass a list: [EarlyStopping(patience=3)]"
+)
 NAMED = ArgumentKind("not axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
 
 BATCHES = ArgumentKind(

@@ -18,6 +18,7 @@ from ngraph.errors import GraphError, UnknownKey, nearest
 from ngraph.frontends.neon.bounds import BELOW_1, COUNT, DYNAMIC, NOT_NEGATIVE, POSITIVE, SHARE, check
 from ngraph.frontends.neon.calls import Checked, wrong_kind
 from ngraph.frontends.neon.schedules import Schedule, as_schedule
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.op import Op
 
 Slots = dict[str, Op]
@@ -230,6 +231,8 @@ class Optimizer(Checked):
 
     def __call__(self, cost_func: Op, variables: Any = None, subgraph: Any = None, warning: bool = False) -> Op:
         """Returns the op that updates; its value is 0. Raises GraphError where there is nothing to train."""
+        if not isinstance(cost_func, Op):
+            raise wrong_kind(self.name, f"the cost is {shown(cost_func)}, which is not an op", "pass one, such as ng.squared_L2(y - t)")
         weights = self._weights(cost_func, variables, subgraph)
         with ng.name_scope(self.name, reuse_scope=False):
             return self._updates(cost_func, weights)

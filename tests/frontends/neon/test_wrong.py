@@ -124,6 +124,8 @@ WRONG = {
     "'accuracy' is not a metric": lambda: trained(metrics=["accuracy"]),
     "Accuracy'> is not a metric": lambda: trained(metrics=[Accuracy]),
     "the cost is 'mse', which cannot be called with ops": lambda: trained(cost="mse"),
+    "callbacks is ['EarlyStopping'], which is not a list of callbacks": lambda: trained(before(callbacks=["EarlyStopping"])),
+    "Adam: the cost is an array of float64 (3,), which is not an op": lambda: Adam()(np.ones(3)),
     "the optimizer is <class": lambda: trained(optimizer=Adam),
     "fit: epochs is a whole number, 0 or more, not -1": lambda: trained(before(epochs=-1)),
     "fit: every is a whole number above 0, not 0": lambda: trained(before(every=0)),
