@@ -3,7 +3,8 @@
 PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 NEW = $(if $(PYTHON),,$(error ngraph needs Python 3.11 or later; none is on the path))$(PYTHON) -m venv
-INSTALL = -m pip install --quiet --disable-pip-version-check
+# modules are compiled when they are first imported: to compile all of the test environment takes one core a minute and a half
+INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
 PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 COUNT ?= 10000
