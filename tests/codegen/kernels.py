@@ -1,6 +1,7 @@
 """Compiles expressions as loops over arrays and runs them; what every test of this room shares."""
 
 import ctypes
+import functools
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ngraph.targets import TARGETS, host
 
 HOST = host()
 RUNNABLE = [t for t in TARGETS.values() if t.triple == HOST.triple and t.vector_bits <= HOST.vector_bits]
+load = functools.cache(jit.load)  # equal texts are compiled once
 
 
 def kernel(target, inputs, results, body, lanes=1):
@@ -58,4 +60,4 @@ def apply(op, arrays, attrs=None, target=HOST, lanes=None, result=None):
     types = [dtypes.as_dtype(a.dtype) for a in arrays]
     result = result or types[-1]
     lanes = lanes or target.lanes(min(max(t.bits for t in types), 32 if types[-1].bits < 32 else 64))
-    return run(jit.load(single(target, op, types, result, attrs or {}, lanes), target), arrays, [result])[0]
+    return run(load(single(target, op, types, result, attrs or {}, lanes), target), arrays, [result])[0]

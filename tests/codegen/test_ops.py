@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kernels import HOST, RUNNABLE, run, single
+from kernels import HOST, RUNNABLE, load, run, single
 
 from ngraph.codegen.math import MACHINE_CODE
 from ngraph.errors import NgraphError
@@ -150,7 +150,7 @@ def test_an_op_is_what_the_oracle_says(op, d, attrs, result):
     arrays = [pool(t, draw, n) for t in inputs_of(op, d)]
     want = oracle(op, d, attrs, arrays) if op not in FMA else None
     for target, lanes in [(HOST, 1), (HOST, 8), *((t, 4) for t in RUNNABLE)]:
-        code = jit.load(single(target, op, inputs_of(op, d), result, attrs, lanes), target)
+        code = load(single(target, op, inputs_of(op, d), result, attrs, lanes), target)
         compare(op, run(code, arrays, [result])[0], fused(target, op, *arrays) if want is None else want)
 
 
@@ -165,7 +165,7 @@ def test_bits_do_not_depend_on_the_width_of_vectors(op, d, attrs, result):
     for target in (HOST, *(RUNNABLE if op in INEXACT else ())):
         found = []
         for lanes in (1, 4, 8, 16):
-            code = jit.load(single(target, op, inputs_of(op, d), result, attrs, lanes), target)
+            code = load(single(target, op, inputs_of(op, d), result, attrs, lanes), target)
             (got,) = run(code, arrays, [result])
             with np.errstate(invalid="ignore"):
                 got[got != got] = 0
