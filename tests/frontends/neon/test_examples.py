@@ -3,6 +3,7 @@
 import argparse
 import ast
 import csv
+import json
 import os
 import re
 import struct
@@ -33,11 +34,15 @@ def has_mnist():
         return False
 
 
-def run(name, folder, *flags, **more):
+def command_and_environment(name, *flags):
     path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200", **more}
-    command = [sys.executable, os.path.join(EXAMPLES, f"{name}.py"), *map(str, flags)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    env = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200"}
+    return [os.path.join(EXAMPLES, f"{name}.py"), *map(str, flags)], env
+
+
+def run(name, folder, *flags):
+    command, env = command_and_environment(name, *flags)
+    return subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,7 +82,34 @@ def data(tmp_path_factory):
     return folder
 
 
-def shown(name, folder):
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory):
+    """`run`, in processes that have imported neon already: three steps are shorter than the import. `more` goes into the environment."""
+    output = tmp_path_factory.mktemp("output")
+    _, env = command_and_environment("")
+    server = [sys.executable, os.path.join(os.path.dirname(__file__), "forked.py")]
+    with subprocess.Popen(server, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def run(name, folder, *flags, **more):
+            command, _ = command_and_environment(name, *flags)
+            for file in ("out", "err"):
+                (output / file).unlink(missing_ok=True)
+            print(json.dumps([command, str(folder), more, str(output / "out"), str(output / "err")]), file=process.stdin, flush=True)
+            status = int(process.stdout.readline())
+            return subprocess.CompletedProcess(command, status, (output / "out").read_text(), (output / "err").read_text())
+
+        yield run
+        process.stdin.close()
+
+
+def test_forked_processes_are_apart(forked, tmp_path):
+    """A program's exit status, output and errors are its own."""
+    wrong, right = forked("wide_deep", tmp_path, "-z", "0"), forked("wide_deep", tmp_path, "--help")
+    assert (wrong.returncode, wrong.stdout) == (2, "") and "0 is not above 0" in wrong.stderr
+    assert (right.returncode, right.stderr) == (0, "") and right.stdout == run("wide_deep", tmp_path, "--help").stdout
+
+
+def shown(run, name, folder):
     """The long names of the flags that --help shows."""
     done = run(name, folder, "--help")
     assert done.returncode == 0 and "--quick" in done.stdout
@@ -97,8 +129,8 @@ def costs(folder):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_flags(name, tmp_path, data):
-    flags = shown(name, tmp_path)
+def test_flags(name, tmp_path, data, forked):
+    flags, run = shown(forked, name, tmp_path), forked
     neon = {a.dest for a in NgraphArgparser()._actions} & flags
     proven = set("help config data_dir log save_path batch_size backend rng_seed num_iterations quick".split())
     (tmp_path / "more").write_text("batch_size: 8\n")
