@@ -356,6 +356,17 @@ def test_groups_of_words(widths, pad, short, transformer):
         np.testing.assert_array_equal(a, b)
 
 
+def test_strings_are_hashed_under_a_key(transformer):
+    words = np.array([b"x" * k for k in range(20)] + ["Ä 1".encode()], object)
+    with tf.Graph().as_default() as graph:
+        given = tf.compat.v1.placeholder(tf.string, [None])
+        made = tf.strings.to_hash_bucket_strong(given, 10**12, key=[3, -5])
+        with tf.compat.v1.Session() as session:
+            wanted = session.run(made, {given: words})
+    (found,) = ng.tensorflow.load(graph.as_graph_def(), transformer).run([made.name], {given.name: words})
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_keys_are_taken_from_a_table(transformer, tmp_path):
     class Model(tf.Module):
         def __init__(self):

@@ -110,6 +110,36 @@ def summary(a: Any, most: int, depth: int = 1) -> str:
     return "[" + (" " if a.ndim == 1 else "\n" * (a.ndim - 1) + " " * depth).join(rows) + "]"
 
 
+def keyed_fingerprint(s: bytes, key: Sequence[int]) -> int:
+    """Returns 64 bits of a string under a key of two numbers: SipHash-2-4. Source: J. Aumasson and D. Bernstein, "SipHash" (2012)."""
+    full = (1 << 64) - 1
+    first, second = (k & full for k in key)
+    v = [first ^ 0x736F6D6570736575, second ^ 0x646F72616E646F6D, first ^ 0x6C7967656E657261, second ^ 0x7465646279746573]
+
+    def mix(turns: int) -> None:
+        def add(a: int, b: int, by: int) -> None:
+            v[a] = v[a] + v[b] & full
+            v[b] = (v[b] << by | v[b] >> 64 - by) & full ^ v[a]
+
+        for _ in range(turns):
+            add(0, 1, 13)
+            v[0] = v[0] << 32 & full | v[0] >> 32
+            add(2, 3, 16)
+            add(0, 3, 21)
+            add(2, 1, 17)
+            v[2] = v[2] << 32 & full | v[2] >> 32
+
+    padded = s + b"\0" * (7 - len(s) % 8) + bytes([len(s) & 255])
+    for k in range(0, len(padded), 8):
+        word = int.from_bytes(padded[k : k + 8], "little")
+        v[3] ^= word
+        mix(2)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    mix(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
 # ---- patterns -----------------------------------------------------------------------------------------------------------
 
 POSIX = {

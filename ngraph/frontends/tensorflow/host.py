@@ -144,6 +144,10 @@ ELEMENTS: dict[str, tuple[Function, Function]] = {
         ),
         lambda n: STRINGS,
     ),
+    "StringToHashBucketStrong": (
+        lambda n: lambda s: text.keyed_fingerprint(s, n.attr("key")) % n.attr("num_buckets"),
+        lambda n: np.int64,
+    ),
     "StringToHashBucketFast": (lambda n: lambda s: text.fingerprint64(s) % n.attr("num_buckets"), lambda n: np.int64),
     "EncodeBase64": (
         lambda n: lambda s: base64.urlsafe_b64encode(s).rstrip(b"" if n.attr("pad", False) else b"="),
