@@ -8,6 +8,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError
+from ngraph.plan.planner import plan
 from ngraph.plan.text import arrays
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.schedule.form import ScheduledPlan
@@ -61,7 +62,7 @@ def model(target="x86-64-v4"):
     n, c, k = ng.make_axis(33, name="N"), ng.make_axis(70, name="C"), ng.make_axis(50, name="K")
     x, w, b = ng.placeholder([n, c]).named("x"), ng.placeholder([c - 1, k]).named("w"), ng.placeholder([k]).named("b")
     f = ngt.make_transformer_factory("cpu")().computation(ng.maximum(ng.dot(w, x) + b, 0), x, w, b)
-    return schedule_plan(f.native.chosen.plan, TARGETS[target])
+    return schedule_plan(plan(f.program, machine=TARGETS[target]), TARGETS[target])
 
 
 def test_the_nest_of_a_product_reads_as_one():
@@ -77,7 +78,7 @@ def test_a_last_block_of_whole_vectors_runs_the_loops_of_the_others(k, versions)
     n, c, o = ng.make_axis(40, name="N"), ng.make_axis(96, name="C"), ng.make_axis(k, name="K")
     x, w = ng.placeholder([n, c]).named("x"), ng.variable([c - 1, o], initial_value=0.5)
     f = ngt.make_transformer_factory("cpu")().computation(ng.maximum(ng.dot(w, x), 0), x)
-    scheduled = schedule_plan(f.native.chosen.plan, TARGETS["x86-64-v4"])
+    scheduled = schedule_plan(plan(f.program, machine=TARGETS["x86-64-v4"]), TARGETS["x86-64-v4"])
     kernel = next(s for s in scheduled.kernels.values() if any(stage.stage.combine for stage in s.versions[0].stages))
     lengths = {a: scheduled.plan.length(a) for a, _ in kernel.kernel.loops}
     assert [a for a, block in kernel.kernel.loops if lengths[a] == k and k % block], kernel.kernel.loops  # its last block is shorter
@@ -159,13 +160,13 @@ def test_a_kernel_of_an_open_length_is_scheduled():
     n = ng.make_axis(name="N")
     x = ng.placeholder([n])
     f = ngt.make_transformer_factory("cpu")().computation(ng.sum(x * x, out_axes=()), x)
-    plan = f.native.chosen.plan
-    scheduled = verify(schedule_plan(plan, host()))
+    chosen = f.native.chosen.plan
+    scheduled = verify(schedule_plan(chosen, host()))
     assert isinstance(scheduled, ScheduledPlan)
     given = np.arange(77, dtype=np.float32)
     (got,), _ = interpret(scheduled, [given])
     assert got == np.sum(given * given)
-    assert all(schedule_kernel(plan, k, host()).versions for k in scheduled.kernels)
+    assert all(schedule_kernel(chosen, k, host()).versions for k in scheduled.kernels)
 
 
 @pytest.mark.parametrize("open_", ["M", "K", "N", "MKN"])

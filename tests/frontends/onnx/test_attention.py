@@ -56,7 +56,8 @@ def test_attention_with_a_past_and_a_bias_of_scores():
 
 def test_attention_of_integers():
     x = draw.integers(0, 256, (B, S, HIDDEN)).astype("u1")
-    held = {"w": draw.integers(-100, 100, (HIDDEN, 3 * HIDDEN)).astype("i1"), "b": f(3 * HIDDEN)}
+    w = draw.integers(-64, 65, (HIDDEN, 3 * HIDDEN)).astype("i1")  # ONNX Runtime adds two products in 16 bits where there is no VNNI
+    held = {"w": w, "b": f(3 * HIDDEN)}
     held |= {"sx": np.float32(0.02), "sw": np.float32(0.01), "zx": np.uint8(128), "zw": np.int8(0)}
     agree(node("QAttention", "x w b sx sw _ zx zw", num_heads=HEADS), {"x": x}, constants=held, rtol=1e-3, atol=1e-3)
 
