@@ -73,7 +73,7 @@ def _resized(x: Op, new: Mapping[Axis, Axis]) -> list[Axis]:
 # ---- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
-def _two(x: Op, axis: Axis | str, other: Axis | str, name: str) -> tuple[Axis, Axis]:
+def _two_axes(x: Op, axis: Axis | str, other: Axis | str, name: str) -> tuple[Axis, Axis]:
     """Returns two axes of x. Raises AxisError where both are one."""
     a, b = find_axis(x, axis, name), find_axis(x, other, name)
     if a == b:
@@ -93,7 +93,7 @@ def tril(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
                [1., 1., 0.]], dtype=float32)
     """
     x = as_op(x)
-    row, column = _two(x, axis, other, "tril")
+    row, column = _two_axes(x, axis, other, "tril")
     return where(less_equal(iota(column), iota(row) + offset), x, 0)
 
 
@@ -109,7 +109,7 @@ def triu(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
                [0., 0., 1.]], dtype=float32)
     """
     x = as_op(x)
-    row, column = _two(x, axis, other, "triu")
+    row, column = _two_axes(x, axis, other, "triu")
     return where(less_equal(iota(row) + offset, iota(column)), x, 0)
 
 

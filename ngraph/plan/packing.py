@@ -22,6 +22,7 @@ from ngraph.targets.products import PACKED_BITS, PACKS, PRODUCTS
 from ngraph.targets.tuning import (
     CONFLICT_BYTES,
     COPY_ITEMS_PER_CORE,
+    LINE_BYTES,
     MATRIX_COLUMNS,
     MAX_COPY_GROWTH,
     MAX_READS_UNPACKED,
@@ -210,6 +211,9 @@ class Packer:
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
                     elif self.is_non_affine(kernel, p, p.operands[side], own):
                         stage = self.gathered_into_buffer(kernel, stage, p, p.operands[side], before)
+                    elif self.is_across(p, p.operands[side]):
+                        o = p.operands[side]
+                        stage = self.gathered(kernel, stage, p, o, own, before, stages, self.order(p, o)[-1])
                     else:
                         before += self.copy_spread_rows(kernel, p, p.operands[side])
             stages.append(stage)
@@ -329,7 +333,9 @@ class Packer:
             return MIN_READS_TO_PACK
         rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
         far = min(rows, default=0) * r.source.dtype.bits // 8
-        return GREAT if far < MIN_FAR_ROW_BYTES else MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
+        if far < MIN_FAR_ROW_BYTES and not self.overflows(r, p.reduced, length):
+            return GREAT
+        return MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
 
     def copied(
         self,
@@ -420,6 +426,23 @@ class Packer:
         near = [a for a in long if all(stride(r, a, self.length) == 1 for r in other.reads)]
         apart = any(stride(r, a, self.length) > 1 for a in near for r in o.reads)
         return apart and not self.wants(kernel, p, other)
+
+    def is_across(self, p: Product, o: Operand) -> bool:
+        """Whether an operand that is read often has adjacent rows, and the terms of its sum too far apart for the first cache."""
+        if p.vector in o.axes or not o.movable or len(o.reads) != 1 or self.again(p, o) < MIN_READS_TO_PACK_FAR_ROWS:
+            return False
+        (r,) = o.reads
+        rows = [a for a in o.axes if a in p.inner and a not in p.reduced]
+        return any(stride(r, a, self.length) == 1 for a in rows) and self.overflows(r, p.reduced, self.length) and self.dense(o)
+
+    def overflows(self, r: Read, sums: Iterable[AxisId], length: Length) -> bool:
+        """Whether the first cache cannot hold a line of each term of a sum, as far apart as they lie: some fall into few of its sets."""
+        long = [a for a in sums if (length(a) or 0) > 1 and stride(r, a, length)]
+        apart = min([stride(r, a, length) for a in long], default=0.0) * r.source.dtype.bits / 8
+        if not LINE_BYTES <= apart < math.inf:
+            return False
+        terms = math.prod([length(a) or 1 for a in long])
+        return terms * max(LINE_BYTES, math.gcd(int(apart), 2 * CONFLICT_BYTES)) > self.machine.usable_l1
 
     def gathered_into_buffer(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
         """Returns the stage, with such an operand read from a copy in the order of the sum."""

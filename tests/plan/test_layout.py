@@ -422,6 +422,15 @@ def test_vectors_that_are_there_are_copied_only_for_many_rows(rows, columns, cop
     assert any({"K", "P"} == {a for a, *_ in b.dims} for b in copies_of(made)) == copied
 
 
+@pytest.mark.parametrize(("long", "rows", "turned"), [(20, 256, False), (640, 256, True), (128, 300, False), (640, 300, True)])
+def test_rows_whose_terms_fall_out_of_the_first_cache_are_turned_over(long, rows, turned):
+    """As in the gradient of weights: rows side by side, the terms of their sum apart. Those of 256 rows fall into few of its sets."""
+    k, m, n = axis(long, "K"), axis(rows, "M"), axis(160, "P")
+    x, y = hole(k, m), hole(k, n)
+    made = planned([ng.contract(x, y, over=[k])], x, y, rtol=1e-3, atol=1e-3)
+    assert any(b.axes[-1] == "K" for b in copies_of(made)) == turned
+
+
 def test_the_result_of_a_short_sum_is_stored_as_it_lies():
     """Vectors along the rows, which are few, would need no copy of what has many columns, and store element by element."""
     n = axis(3072, "P")
