@@ -333,7 +333,7 @@ class Packer:
             return MIN_READS_TO_PACK
         rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
         far = min(rows, default=0) * r.source.dtype.bits // 8
-        if far < MIN_FAR_ROW_BYTES and not self.overflows(r, p.reduced, length):
+        if far < MIN_FAR_ROW_BYTES and (type(r.source) is Local or not self.overflows(r, p.reduced, length)):
             return GREAT
         return MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
 

@@ -5,9 +5,10 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.targets import runnable
 
 
-@pytest.fixture(params=["host", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.fixture(params=["host", *runnable()])
 def target(request, monkeypatch):
     if request.param != "host":
         monkeypatch.setenv("NGRAPH_TARGET", request.param)
