@@ -50,9 +50,11 @@ def wrong(monkeypatch):
 
 
 def test_kernels_that_agree_are_counted(ngraph):
+    lines = ngraph("explain", "prog.py:train", "--after", "plan")[1].splitlines()
+    count = sum(line.startswith(("kernel", "routine")) for line in lines)  # a copy of w among them, on some processors
     code, out, _ = ngraph("explain", "prog.py:train", "--compare")
-    assert code == 0 and out == "train: 3 kernels compared with the plan: no differences\n"
-    assert json.loads(ngraph("explain", "prog.py:train", "--compare", "--json")[1])["kernels"] == 3
+    assert count >= 3 and code == 0 and out == f"train: {count} kernels compared with the plan: no differences\n"
+    assert json.loads(ngraph("explain", "prog.py:train", "--compare", "--json")[1])["kernels"] == count
 
 
 def test_the_first_wrong_kernel_is_shown_with_its_loops_and_the_users_line(ngraph, wrong):
