@@ -21,7 +21,7 @@ from ngraph.transformers.executable.code import KernelStep, origin
 from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
 
 TIMES = FRAME["times"]
-OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "predicate", *PACKS), 0)  # of a line, where not one
+OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "cast", "predicate", *PACKS), 0)  # of a line, where not one
 OPERATIONS |= {op: 2 * row.k - 1 for op, row in PRODUCTS.items()}
 
 
