@@ -22,7 +22,6 @@ from ngraph.targets.products import PACKED_BITS, PACKS, PRODUCTS
 from ngraph.targets.tuning import (
     CONFLICT_BYTES,
     COPY_ITEMS_PER_CORE,
-    LINE_BYTES,
     MATRIX_COLUMNS,
     MAX_COPY_GROWTH,
     MAX_READS_UNPACKED,
@@ -331,8 +330,7 @@ class Packer:
 
         if stride(r, p.vector, length) != 1:
             return MIN_READS_TO_PACK
-        rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
-        far = min(rows, default=0) * r.source.dtype.bits // 8
+        far = self.apart(r, p.reduced, length)
         if far < MIN_FAR_ROW_BYTES and (type(r.source) is Local or not self.overflows(r, p.reduced, length)):
             return GREAT
         return MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
@@ -437,12 +435,16 @@ class Packer:
 
     def overflows(self, r: Read, sums: Iterable[AxisId], length: Length) -> bool:
         """Whether the first cache cannot hold a line of each term of a sum, as far apart as they lie: some fall into few of its sets."""
-        long = [a for a in sums if (length(a) or 0) > 1 and stride(r, a, length)]
-        apart = min([stride(r, a, length) for a in long], default=0.0) * r.source.dtype.bits / 8
-        if not LINE_BYTES <= apart < math.inf:
+        apart = self.apart(r, sums, length)
+        if not self.machine.line <= apart < math.inf:
             return False
-        terms = math.prod([length(a) or 1 for a in long])
-        return terms * max(LINE_BYTES, math.gcd(int(apart), 2 * CONFLICT_BYTES)) > self.machine.usable_l1
+        terms = math.prod([length(a) or 1 for a in sums if stride(r, a, length)])
+        return terms * max(self.machine.line, math.gcd(int(apart), 2 * CONFLICT_BYTES)) > self.machine.usable_l1
+
+    def apart(self, r: Read, sums: Iterable[AxisId], length: Length) -> float:
+        """Returns the bytes from one term of a sum to the next one, along the axis on which they are nearest; 0 where no axis moves."""
+        strides = [s for a in sums if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
+        return min(strides, default=0.0) * r.source.dtype.bits // 8
 
     def gathered_into_buffer(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
         """Returns the stage, with such an operand read from a copy in the order of the sum."""

@@ -307,8 +307,6 @@ MAX_READS_UNPACKED = 64
 """[times] That an operand of a long sum is read, up to which it is read as it lies. Chosen: 2026-11-23, few rows times a matrix."""
 MIN_TERMS_PER_READ = 12
 """[terms] Of such a sum for each of these times. Chosen: 2026-11-23, few rows times a matrix."""
-LINE_BYTES = 64
-"""[bytes] Of a line of the caches. Limit: what x86-64 processors and most for AArch64 have."""
 CONFLICT_BYTES = 2048
 """[bytes] Rows a multiple of which apart fall into few sets of the first cache. Rule: half of the 4 KiB that its sets cover."""
 COPY_ITEMS_PER_CORE = 4

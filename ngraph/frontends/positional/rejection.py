@@ -33,6 +33,13 @@ def exactly(function: Callable[..., float], *arrays: Array) -> Array:
     return np.array(list(map(function, *[a.tolist() for a in arrays])), np.float64)
 
 
+def counters(low: int, high: int, apart: int, count: int) -> tuple[Array, Array]:
+    """Returns the halves of so many counters of 128 bits, from one on."""
+    with np.errstate(over="ignore"):
+        lows = np.uint64(low) + np.arange(count, dtype=np.uint64) * np.uint64(apart)
+        return lows, np.uint64(high) + (lows < np.uint64(low)).astype(np.uint64)
+
+
 def words(key: int, low: Any, high: Any) -> list[Array]:
     """Returns four words for each counter, whose halves are uint64."""
     return philox((low & WORD, low >> HALF, high & WORD, high >> HALF), (key & int(WORD), key >> 32))
@@ -63,9 +70,7 @@ class Draws:
 
     def __init__(self, source: tuple[int, int, int], apart: int, count: int):
         self.key, low, high = source
-        with np.errstate(over="ignore"):
-            self.low = np.uint64(low) + np.arange(count, dtype=np.uint64) * np.uint64(apart)
-            self.high = np.uint64(high) + (self.low < np.uint64(low)).astype(np.uint64)
+        self.low, self.high = counters(low, high, apart, count)
         self.held = {kind: (np.empty((count, 2)), np.zeros(count, np.intp)) for kind in (uniforms, normals)}
 
     def _take(self, kind: Callable[..., Array], who: Array) -> Array:
@@ -221,9 +226,7 @@ def binomial(source: tuple[int, int, int], count: Array, chance: Array, often: A
 def shuffled(source: tuple[int, int, int], count: int) -> Array:
     """Returns the numbers below `count` in an order drawn at random: each place in turn takes one of those that are left."""
     key, low, high = source
-    with np.errstate(over="ignore"):
-        at = np.uint64(low) + np.arange(-(-count // 4), dtype=np.uint64)
-        drawn = np.stack(words(key, at, np.uint64(high) + (at < np.uint64(low)).astype(np.uint64)), -1).ravel()
+    drawn = np.stack(words(key, *counters(low, high, 1, -(-count // 4))), -1).ravel()
     steps = drawn[: max(count - 1, 0)] % np.arange(count, 1, -1, dtype=np.uint32)
     order = list(range(count))
     for k, step in enumerate(steps.tolist()):

@@ -211,11 +211,12 @@ def fresnel(x: Op) -> tuple[Op, Op]:
     angle = e.remainder(far * far, e.filled(4.0, (), far.dtype)) * half
     c, d = e.cos(angle), e.sin(angle)
     small, end = e.less(size, 1.5), e.less(1e8, size)
-    made = [
-        e.where(small, cosine, e.where(end, 0.5, 0.5 + f * d - g * c)),
-        e.where(small, sine, e.where(end, 0.5, 0.5 - f * c - g * d)),
-    ]
-    return tuple(e.where(functions.isnan(x), x, e.where(e.less(x, 0.0), -v, v)) for v in made)  # type: ignore[return-value]  # two
+
+    def odd(series: Op, far: Op) -> Op:
+        found = e.where(small, series, e.where(end, 0.5, far))
+        return e.where(functions.isnan(x), x, e.where(e.less(x, 0.0), -found, found))
+
+    return odd(cosine, 0.5 + f * d - g * c), odd(sine, 0.5 - f * c - g * d)
 
 
 def spence(x: Op) -> Op:
