@@ -58,7 +58,10 @@ EDGES: dict[str, Edge] = {
 
 
 class Exceptional(NamedTuple):
-    """An intended difference of ngraph: the function, "value", "first" or "second", and the operands (in words, and as a test)."""
+    """An intended difference of ngraph: the function, "value", "first" or "second", and the operands (in words, and as a test).
+
+    kernels: those of PyTorch that differ, where not all do, as torch.backends.cpu.get_cpu_capability() names them.
+    """
 
     function: str
     what: str
@@ -67,6 +70,7 @@ class Exceptional(NamedTuple):
     ours: str
     pytorch: str
     reason: str
+    kernels: str = ""
 
 
 def _never_finite(x: Any) -> Any:
@@ -84,7 +88,7 @@ EXCEPTIONS = (
     Exceptional("L1_norm", "first", "an x is NaN", lambda x: np.isnan(x).any(), "NaN", "0", "as for `absolute`"),
     Exceptional("elu", "first", "x is NaN", np.isnan, "NaN", "1", "JAX's"),
     Exceptional("elu", "second", "x is 0 or NaN", lambda x: (x == 0) | np.isnan(x), "that from the left", "0", "the first is, too"),
-    Exceptional("gelu", "value", "x is inf", np.isposinf, "inf", "NaN in float32", "JAX's, and the limit"),
+    Exceptional("gelu", "value", "x is inf", np.isposinf, "inf", "NaN in float32 with AVX-512", "JAX's, and the limit", "AVX512"),
     Exceptional(
         "power", "second", "y is 0, x is not above 0, or one of them is not a number",
         lambda x, y: (y == 0) | ~(x > 0) | ~np.isfinite(x) | ~np.isfinite(y), "the limit where there is one", "often NaN, or 0 for 1 / x",
