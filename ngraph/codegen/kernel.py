@@ -23,7 +23,7 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.address import strides_of
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel
-from ngraph.schedule.form import BlockNumber, LengthBound, ScheduledKernel, Version
+from ngraph.schedule.form import BlockNumber, LengthBound, ScheduledKernel, ScheduledStage, Version
 from ngraph.schedule.search import LoopSchedule, View
 from ngraph.targets import Cpu
 from ngraph.targets.tuning import MIN_ZERO_BYTES
@@ -130,7 +130,7 @@ class _KernelWriter(FunctionWriter):
     def code(self) -> KernelCode:
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), self.body)
         items: ExprLike = 1
-        for d in self.scheduled.grid:
+        for d in self.scheduled.grid[: len(self.kernel.parallel)]:
             items = items * d.extent
         stages = [stage for version in self.scheduled.versions for stage in version.stages]
         notes = [f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(s.loops)])} {s.chosen}" for s in stages]
@@ -184,7 +184,7 @@ class _KernelWriter(FunctionWriter):
     def work_item(self, t: IRValue, counts: list[Whole], versions: Sequence[Version]) -> list[IRValue]:
         """All stages once. Work items are numbered row by row."""
         w, rest = self.w, t
-        for k, (a, _) in reversed(list(enumerate(self.kernel.loops))):
+        for k, (a, _) in reversed(list(enumerate(self.kernel.parallel))):
             q = rest
             if k:
                 n = register(counts[k])
@@ -206,7 +206,23 @@ class _KernelWriter(FunctionWriter):
         return []
 
     def stages(self, t: IRValue, version: Version) -> list[IRValue]:
-        for stage in version.stages:
+        """The stages of a version, those that a serial loop repeats inside it."""
+        inside, stages = self.kernel.repeated, version.stages
+
+        def block(q: IRValue) -> list[IRValue]:
+            self.at[self.kernel.loops[-1][0]] = q
+            return self.some(t, stages[inside], version)
+
+        self.some(t, stages[: inside.start], version)
+        if self.kernel.serial:
+            self.w.loop(0, self.number(self.scheduled.grid[-1].extent), 1, [], block)
+        else:
+            self.some(t, stages[inside], version)
+        return self.some(t, stages[inside.stop :], version)
+
+    def some(self, t: IRValue, stages: Sequence[ScheduledStage], version: Version) -> list[IRValue]:
+        """Some stages, one after another, each in the work items that begin a block of one of its loops."""
+        for stage in stages:
             begins = self.begins(t, stage.stage)
             nest = Nest(self, stage, version.cold)
             if begins is None:
@@ -217,7 +233,7 @@ class _KernelWriter(FunctionWriter):
 
     def begins(self, t: IRValue, stage: Stage) -> IRValue | None:
         """Whether one of the first `depth` loops begins a new block; None where one always does."""
-        w, inner = self.w, self.kernel.loops[stage.depth :]
+        w, inner = self.w, self.kernel.parallel[stage.depth :]
         if not inner:
             return None
         zero, still = constant(0, dtypes.int64), constant(True, dtypes.bool_)

@@ -135,19 +135,25 @@ class PlanRun:
         """Runs all work items of a kernel whose targets have memory."""
         stored: set[Buffer] = set()
         counts = [-(-self.length(a) // b) for a, b in kernel.loops]
-        items = list(itertools.product(*map(range, counts)))
+        items = list(itertools.product(*map(range, counts[: len(kernel.parallel)])))
         items = items[1::2] + items[0::2][::-1]  # they are parallel: no order may matter
         targets = {s.target for stage in kernel.stages for s in stage.to}
         before: tuple[int, ...] = ()
         for n, item in enumerate(items):
-            run = [(k, s) for k, s in enumerate(kernel.stages) if not n or item[: s.depth] != before[: s.depth]]
-            stored.difference_update([s.target for _, stage in run for s in stage.to])  # stores of other stages persist
-            for k, stage in run:
-                for r in stage.reads():
-                    if r.source in targets and r.source not in stored:
-                        raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
-                _WorkItem(self, kernel, item).stage(stage)
-                stored.update([s.target for s in stage.to])
+            run = [k for k, s in enumerate(kernel.stages) if not n or item[: s.depth] != before[: s.depth]]
+            stored.difference_update([s.target for k in run for s in kernel.stages[k].to])  # stores of other stages persist
+            early: set[Buffer] | None = None
+            for block, some in kernel.rounds(run, counts[-1] if counts else 0):
+                if early is not None and kernel.repeated.start in some:  # a block finds nothing that the one before has stored first
+                    stored &= early
+                for k in some:
+                    stage = kernel.stages[k]
+                    for r in stage.reads():
+                        if r.source in targets and r.source not in stored:
+                            raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
+                    _WorkItem(self, kernel, (*item, *block)).stage(stage)
+                    stored.update([s.target for s in stage.to])
+                early = {*stored} if early is None else early
             before = item
 
 

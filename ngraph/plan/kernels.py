@@ -9,13 +9,13 @@ A stage's lines, then its accumulators, then the lines of `after` are numbered c
 index is an Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one work item for each
 combination of blocks. A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one
 shorter at the end. A store after a reduction over blocks of a loop may use `Idx(a) // block`, the number of the work item's block: each
-work item has a partial sum.
+work item has a partial sum. The last loop of a kernel may be serial: every work item takes all of its blocks, one after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -131,6 +131,28 @@ class Store:
     combine: str = "set"
 
 
+def renumbered(line: Line, new: Mapping[int, int]) -> Line:
+    """Returns a line with the numbers of the lines that it uses replaced, inside expressions, too."""
+    read = line.read
+    if read is not None:
+        index = {a: _renumbered(e, new) for a, e in read.index.items()}
+        read = Read(read.source, index, tuple([_renumbered(e, new) for e in read.predicate]), read.pad_value)
+    attrs = {k: _renumbered(a, new) for k, a in line.attrs.items()} if line.op in ("index", "predicate") else line.attrs
+    return replace(line, args=tuple([new[n] for n in line.args]), read=read, attrs=attrs)
+
+
+def renumbered_store(s: Store, new: Mapping[int, int]) -> Store:
+    """Returns a store with the numbers of the lines that it uses replaced, inside expressions, too."""
+    index = {a: _renumbered(e, new) for a, e in s.index.items()}
+    return replace(s, line=new[s.line], index=index, predicate=tuple([_renumbered(e, new) for e in s.predicate]))
+
+
+def _renumbered(e: Any, new: Mapping[int, int]) -> Any:
+    if type(e) is tuple:
+        return tuple([_renumbered(part, new) for part in e])
+    return expr.substitute(e, lambda x: Load(new[x.of]) if type(x) is Load and type(x.of) is int else x)
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One loop nest. It runs once per iteration of the first `depth` loops."""
@@ -154,12 +176,36 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Stages that run one after another in every work item of the loops."""
+    """Stages that run one after another in every work item of the loops.
+
+    serial: whether each work item takes all blocks of the last loop, in order. Stages of full depth run for each of them; stages before
+    these run before the first block, stages after them after the last one.
+    """
 
     loops: tuple[tuple[AxisId, int], ...]
     stages: tuple[Stage, ...]
     origin: tuple[Origin, ...] = ()
     seconds: float = field(default=0.0, compare=False)  # predicted
+    serial: bool = False
+
+    @property
+    def parallel(self) -> tuple[tuple[AxisId, int], ...]:
+        """The loops whose blocks are work items."""
+        return self.loops[:-1] if self.serial else self.loops
+
+    @property
+    def repeated(self) -> slice:
+        """The stages that run for each block of a serial loop; all stages where no loop is serial."""
+        inside = [k for k, s in enumerate(self.stages) if not self.serial or s.depth == len(self.loops)]
+        return slice(inside[0], inside[-1] + 1) if inside else slice(0, 0)
+
+    def rounds(self, stages: Sequence[int], blocks: int) -> list[tuple[tuple[int, ...], list[int]]]:
+        """Returns what a work item runs of some stages: (the block of a serial loop of so many, stages), one after another."""
+        if not self.serial:
+            return [((), [*stages])]
+        inside = range(*self.repeated.indices(len(self.stages)))
+        before, after = [k for k in stages if k < inside.start], [k for k in stages if k >= inside.stop]
+        return [((0,), before), *[((q,), [k for k in stages if k in inside]) for q in range(blocks)], ((0,), after)]
 
     @property
     def sources(self) -> tuple[Buffer, ...]:
@@ -204,7 +250,7 @@ def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) 
     """
     axes, stages = frozenset([a for a, _ in loops]), tuple(stages)
     of: dict[Buffer, frozenset[AxisId]] = {}
-    own = [_own_moves(stage, axes) for stage in stages]
+    own = [own_moves(stage, axes) for stage in stages]
     found: list[frozenset[AxisId]] = []
     while True:
         before, found = found, []
@@ -218,7 +264,7 @@ def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) 
             return found
 
 
-def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
+def own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     """Returns the loops along which a stage itself varies."""
     exprs = [e for s in stage.to for e in (*s.index.values(), *s.predicate)] + [e for _, line in stage.lines() for e in line.exprs]
     return axes.intersection((*stage.free, *stage.reduced, *loop_variant_axes(*exprs)))

@@ -127,7 +127,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     Both have the same dims; every read of old is at the index itself, in the first storing stage or one before it. That stage stores
     all of new; later ones may store again, each work item within its own part.
     """
-    if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
+    if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.parallel):
         return False
     if old.border or new.border or old.row != new.row:
         return False
@@ -135,7 +135,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     if not stored or stored[0][1].predicate or not _own(stored[0][1].index):
         return False
     (at, store), *others = stored
-    if any(k == at or s.combine != "set" or not _own({a: s.index[a] for a, _ in kernel.loops}) for k, s in others):
+    if any(k == at or s.combine != "set" or not _own({a: s.index[a] for a, _ in kernel.parallel}) for k, s in others):
         return False
     stage = kernel.stages[at]
     if store.line < len(stage.before) and stage.reduced and not set(stage.reduced) <= set(new.axes):

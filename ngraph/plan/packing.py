@@ -15,7 +15,23 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Origin
 from ngraph.parts.walk import closure
-from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
+from ngraph.plan.blocking import in_blocks
+from ngraph.plan.kernels import (
+    Buffer,
+    Combine,
+    Dim,
+    Kernel,
+    Line,
+    Local,
+    Plan,
+    PlanStep,
+    Stage,
+    Store,
+    dims_of,
+    renumbered,
+    renumbered_store,
+    used,
+)
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PACKED_BITS, PACKS, PRODUCTS
@@ -30,6 +46,7 @@ from ngraph.targets.tuning import (
     MIN_MATRIX_ROWS,
     MIN_MATRIX_TERMS,
     MIN_READS_FOR_MATRICES,
+    MIN_READS_TO_COPY_IN_ITEM,
     MIN_READS_TO_PACK,
     MIN_READS_TO_PACK_FAR_ROWS,
     MIN_TERMS_PER_READ,
@@ -39,7 +56,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.contraction import Length, OperandAxes, vector_of, windowless
 from ngraph.tensors.index import Load, Read, affine, identity_index, loads, loop_variant_axes
-from ngraph.tensors.memo import memo
+from ngraph.tensors.memo import memo, memo_key
 
 GREAT = 1 << 62
 K = TypeVar("K")
@@ -178,14 +195,18 @@ class Packer:
             for stage in kernel.stages:
                 if self.still.isdisjoint([r.source for r in stage.reads()]):
                     continue
-                for p in [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]:
+                for p in self.products(kernel, stage):
                     for r in [r for o in p.operands for r in o.reads]:
                         self.ways.setdefault(r.source, set()).update([a for a, e in r.index.items() if p.vector in loop_variant_axes(e)])
         steps: list[PlanStep] = []
         for step in self.plan.steps:
-            steps += self.kernel(step) if type(step) is Kernel else [step]
+            steps += self.kernel(in_blocks(self, step)) if type(step) is Kernel else [step]
         self.plan.steps, self.plan.once = tuple(steps), _in_order(self.plan.once, self.once)
         self.plan.buffers += tuple(self.made)
+
+    def products(self, kernel: Kernel, stage: Stage) -> list[Product]:
+        """Returns the products that a stage sums."""
+        return [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]
 
     def kernel(self, kernel: Kernel) -> list[PlanStep]:
         """Returns the copies that a kernel needs before it, and the kernel."""
@@ -200,9 +221,12 @@ class Packer:
                         continue
                     deep = self.deep(stage, p)
                     if deep is not None:
-                        if not self.lies(p, p.operands[side], deep):
-                            how = self.copied if p.vector in p.operands[side].axes else self.gathered
-                            stage = how(kernel, stage, p, p.operands[side], own, before, stages, deep)
+                        o = p.operands[side]
+                        if not self.lies(p, o, deep) and p.vector in o.axes:
+                            stage = self.copied(kernel, stage, p, o, own, before, stages, MATRIX_COLUMNS * self.machine.lanes32)
+                        elif not self.lies(p, o, deep):
+                            sums = [*[a for a in p.reduced if a in o.axes and a != deep], deep]
+                            stage = self.gathered(kernel, stage, p, o, own, before, stages, sums)
                         continue
                     if self.narrow(kernel, p):
                         continue
@@ -211,8 +235,9 @@ class Packer:
                     elif self.is_non_affine(kernel, p, p.operands[side], own):
                         stage = self.gathered_into_buffer(kernel, stage, p, p.operands[side], before)
                     elif self.is_across(p, p.operands[side]):
-                        o = p.operands[side]
-                        stage = self.gathered(kernel, stage, p, o, own, before, stages, self.order(p, o)[-1])
+                        o, other = p.operands[side], p.operands[1 - side]
+                        sums = self.order(p, o, o if self.wants(kernel, p, other) else other)
+                        stage = self.gathered(kernel, stage, p, o, own, before, stages, sums)
                     else:
                         before += self.copy_spread_rows(kernel, p, p.operands[side])
             stages.append(stage)
@@ -269,16 +294,15 @@ class Packer:
         own: set[Buffer],
         before: list[PlanStep],
         stages: list[Stage],
-        deep: AxisId,
+        sums: Sequence[AxisId],
     ) -> Stage:
-        """Returns the stage, with an operand read from a copy whose rows have their terms side by side."""
-        sums = [a for a in p.reduced if a in o.axes and a != deep]
-        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
-        axes = [a for a in o.axes if a in p.inner or not inside]
-        free = (*[a for a in axes if a not in p.reduced], *sums, deep)
+        """Returns the stage, with an operand read from a copy whose rows have their terms side by side, in the order of `sums`."""
+        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, p, o))
+        fixed = [a for a, b in kernel.loops if b == 1] if inside else []
+        free = (*[a for a in o.axes if a not in sums and a not in fixed], *sums)
         if inside:
             return self.copied_to_local(kernel, stage, o, own, stages, free, dims_of(free))
-        return self.copied_before(kernel, stage, o, before, free, dims_of(free), self.work_items(free, deep, self.machine.lanes32))
+        return self.copied_before(kernel, stage, o, before, free, dims_of(free), self.work_items(free, sums[-1], self.machine.lanes32))
 
     def narrow(self, kernel: Kernel, p: Product) -> bool:
         """Whether both operands are contiguous along a long sum, as passed, and the one to copy has few reads: no copy is made."""
@@ -344,11 +368,11 @@ class Packer:
         own: set[Buffer],
         before: list[PlanStep],
         stages: list[Stage],
-        matrices: AxisId | None = None,
+        widest: int = GREAT,
     ) -> Stage:
-        """Returns the stage, with an operand read from a copy."""
+        """Returns the stage, with an operand read from a copy in panels of at most so many elements."""
         v, blocks = p.vector, dict(kernel.loops)
-        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
+        inside = not self.fixed(o) and (any(r.source in own for r in o.reads) or self.fits(kernel, p, o))
         axes = [a for a in o.axes if a in p.inner or not inside]
         n = self.length(v) or 0
         n = min(blocks.get(v, n), n) if inside else n
@@ -357,7 +381,7 @@ class Packer:
         rows = self.order(p, o)
         deep = math.prod([self.length(a) or 1 for a in rows]) * o.dtype.bits // 8
         w = panel_width(n, height, self.machine, 0 if inside else blocks.get(v, 0), deep)
-        w = w if matrices is None else min(w, MATRIX_COLUMNS * self.machine.lanes32)
+        w = min(w, widest)
         outer = [a for a in axes if a != v and a not in rows]
         free = (*outer, *rows, v)
         dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])
@@ -380,8 +404,13 @@ class Packer:
         free: tuple[AxisId, ...],
         dims: tuple[Dim, ...],
     ) -> Stage:
-        """Returns the stage, with an operand read from a Local that a stage before it fills."""
-        at, local = identity_index(free), Local(f"p{len(stages)}", dims, o.dtype)
+        """Returns the stage, with an operand read from a Local that a stage before it fills: the same one for all that read one copy."""
+        at = identity_index(free)
+        for made in stages if own.isdisjoint([r.source for r in o.reads]) else ():
+            target = made.to[0].target
+            if type(target) is Local and (made.free, target.dims, memo_key(made.before)) == (free, dims, memo_key(o.copy)):
+                return _reading(stage, o.line, target, at)
+        local = Local(f"p{len(stages)}", dims, o.dtype)
         depth = max([k for k, (a, _) in enumerate(kernel.loops, 1) if a in o.axes], default=0)
         if any(r.source in own for r in o.reads):
             depth = max([depth, *[s.depth for s in stages if {t.target for t in s.to}.intersection([r.source for r in o.reads])]])
@@ -473,19 +502,30 @@ class Packer:
         r.source = self.spreads[b]
         return [] if known else [copy]
 
-    def fits(self, kernel: Kernel, o: Operand) -> bool:
-        """Whether each work item has its own part of an operand, which fits into the second-level cache."""
+    def fits(self, kernel: Kernel, p: Product, o: Operand) -> bool:
+        """Whether each work item has its own part of an operand, which fits into the second-level cache.
+
+        Where sums are in blocks, work items may copy the same part, if each reads it often enough for what a copy of vectors costs.
+        """
+        vectors = kernel.serial and all(stride(r, p.vector, self.length) == 1 for r in o.reads)
+        shared = vectors and self.reads_in_item(kernel, p, o) >= MIN_READS_TO_COPY_IN_ITEM
         part = self.size(o.axes) * o.dtype.bits // 8
         for a, b in kernel.loops:
             n = self.length(a) or 0
-            if a not in o.axes:
+            if a in o.axes:
+                part = part * min(b, n) // n if n else 0
+            elif not shared:
                 return False
-            part = part * min(b, n) // n if n else 0
         return bool(kernel.loops) and part <= self.machine.usable_l2 // 2
 
-    def order(self, p: Product, o: Operand) -> list[AxisId]:
-        """Returns the summed axes, in the order of the other operand's memory."""
-        other = next(x for x in p.operands if x is not o) if p.operands[0].line != p.operands[1].line else o
+    def reads_in_item(self, kernel: Kernel, p: Product, o: Operand) -> int:
+        """Returns how often a work item reads each element of an operand."""
+        blocks = dict(kernel.loops)
+        return math.prod([min(self.length(a) or 0, blocks.get(a, GREAT)) for a in p.space if a not in o.axes])
+
+    def order(self, p: Product, o: Operand, by: Operand | None = None) -> list[AxisId]:
+        """Returns the summed axes of an operand, in the order of the memory of one: by default of the other one."""
+        other = next((x for x in p.operands if x is not o), o) if by is None else by
 
         def key(a: AxisId) -> float:
             return max([stride(r, a, self.length) for r in other.reads], default=0.0)
@@ -538,23 +578,10 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
     new = {n: k for k, n in enumerate(sorted(needed))}
     new |= {n: n - border + len(needed) for n in range(border, border + len(stage.combine) + len(stage.after))}
 
-    def moved(e: Any) -> Any:
-        if type(e) is tuple:
-            return tuple([moved(x) for x in e])
-        return expr.substitute(e, lambda x: Load(new[x.of]) if type(x) is Load and type(x.of) is int else x)
-
-    def again(x: Line) -> Line:
-        r = x.read
-        read = r and Read(r.source, {a: moved(e) for a, e in r.index.items()}, moved(r.predicate), r.pad_value)
-        attrs = {k: moved(a) for k, a in x.attrs.items()} if x.op in ("index", "predicate") else x.attrs
-        return replace(x, args=tuple([new[n] for n in x.args]), read=read, attrs=attrs)
-
     return replace(
         stage,
-        before=tuple([again(x) for n, x in enumerate(before) if n in needed]),
+        before=tuple([renumbered(x, new) for n, x in enumerate(before) if n in needed]),
         combine=tuple([replace(c, line=new[c.line]) for c in stage.combine]),
-        after=tuple([again(x) for x in stage.after]),
-        to=tuple(
-            [replace(s, line=new[s.line], index={a: moved(e) for a, e in s.index.items()}, predicate=moved(s.predicate)) for s in stage.to]
-        ),
+        after=tuple([renumbered(x, new) for x in stage.after]),
+        to=tuple([renumbered_store(s, new) for s in stage.to]),
     )

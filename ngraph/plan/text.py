@@ -121,7 +121,7 @@ class _PlanPrinter(_Printer):
 
     def kernel_head(self, k: Kernel) -> list[str]:
         """The line of a kernel, and those of its Locals."""
-        loops = ", ".join([f"{self.axis(a)} by {b}" for a, b in k.loops])
+        loops = ", ".join([f"{self.axis(a)} by {b}" for a, b in k.loops]) + (" serial" if k.serial else "")
         out = [f"kernel{' ' + loops if loops else ''}{self.origin(k.origin) if self.origins else ''}"]
         locals_ = dict.fromkeys([s.target for stage in k.stages for s in stage.to if type(s.target) is Local])
         for n, b in enumerate(locals_):
@@ -330,11 +330,12 @@ class _PlanParser(_Parser):
         return made
 
     def kernel(self) -> Kernel:
-        loops = []
+        loops, serial = [], False
         while self.tokens[self.k] not in ("#", _END) and self.tokens[self.k][0] != "\n":
             a = self.axis()
             self.expect("by")
             loops.append((a, self.integer()))
+            serial = self.accept("serial")
             self.accept(",")
         origin = self.origin() if self.tokens[self.k] == "#" else ()
         self.end_of_line()
@@ -347,7 +348,7 @@ class _PlanParser(_Parser):
             self.border_of(made, border)
             self.local_place()
             self.end_of_line()
-        return Kernel(tuple(loops), self.stages(), origin)
+        return Kernel(tuple(loops), self.stages(), origin, serial=serial)
 
     def kernel_facts(self) -> None:
         """Reads what stands of a kernel as a whole; a plan says nothing."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, used, variant_loops
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, own_moves, used, variant_loops
 from ngraph.plan.memory import around, last_uses, lasting
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import ALIGNMENT
@@ -74,7 +74,9 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     own = {s.target for stage in kernel.stages for s in stage.to}
     moves = variant_loops(kernel.loops, kernel.stages)
     changing: dict[Buffer, frozenset[AxisId]] = {}  # the loops with which a stored value varies
+    inside = range(*kernel.repeated.indices(len(kernel.stages)))
     for k, stage in enumerate(kernel.stages):
+        loops = kernel.loops if k in inside else kernel.parallel  # those with which it may vary
         space = {*stage.free, *stage.reduced}
         if len(space) < len(stage.free) + len(stage.reduced):
             yield f"stage {k} has an axis twice: {', '.join(map(str, (*stage.free, *stage.reduced)))}"
@@ -91,17 +93,21 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         for s in stage.to:
             if s.target.storage in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
-            changes = _changes(stage, s, changing).intersection([a for a, _ in kernel.loops])
+            changes = _changes(stage, s, changing).intersection([a for a, _ in loops])
             changing[s.target] = changing.get(s.target, frozenset()) | changes
             if type(s.target) is not Local and not changes <= _moving(s.index.values()):
                 yield f"stage {k} stores {s.target!r} at the same place in several work items"
-            absent = [a for a, _ in kernel.loops[stage.depth :] if not isinstance(plan.axes[a], int)]
+            absent = [a for a, _ in loops[stage.depth :] if not isinstance(plan.axes[a], int)]
             if absent and type(s.target) is not Local and (s.target.storage == "output" or _read_elsewhere(plan, kernel, s.target)):
                 yield f"stage {k} stores {s.target!r}, which others read, in no work item where {', '.join(map(str, absent))} is 0"
         stored.update([s.target for s in stage.to])
-        if not 0 <= stage.depth <= len(kernel.loops):
-            yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
-        still = sorted(moves[k].intersection([a for a, _ in kernel.loops[stage.depth :]]))
+        if not 0 <= stage.depth <= len(loops):
+            yield f"stage {k} has depth {stage.depth} of {len(loops)} loops"
+        if kernel.serial and (stage.depth == len(kernel.loops)) != (k in inside):
+            yield f"stage {k} has depth {stage.depth}, between stages that run for each block of the serial loop {kernel.loops[-1][0]}"
+        if k not in inside and kernel.loops[-1][0] in own_moves(stage, frozenset([a for a, _ in kernel.loops])):
+            yield f"stage {k} runs once for all blocks of the serial loop {kernel.loops[-1][0]}, and changes with them"
+        still = sorted(moves[k].intersection([a for a, _ in loops[stage.depth :]]))
         if still:
             yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
 

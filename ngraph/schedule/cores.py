@@ -68,12 +68,12 @@ def _shared(plan: Plan, step: PlanStep, target: Cpu) -> PlanStep:
 
 def _seconds(kernel: ScheduledKernel, cores: int) -> float:
     """Returns the seconds of the core that has most work items to run, as predicted."""
-    items = math.prod(map(extent, kernel.grid))
+    items = math.prod(map(extent, kernel.grid[: len(kernel.kernel.parallel)]))
     return seconds(kernel) * -(-items // cores) / items
 
 
 def _items(kernel: Kernel, lengths: Mapping[AxisId, int]) -> int:
-    return math.prod([-(-lengths[a] // b) for a, b in kernel.loops])
+    return math.prod([-(-lengths[a] // b) for a, b in kernel.parallel])
 
 
 def _divisor(n: int) -> int:

@@ -41,6 +41,7 @@ from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     ALIGNMENT,
     BOUNDED_PARTS,
+    CONFLICT_BYTES,
     MAX_HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
     MAX_PEELED_AXES,
@@ -56,6 +57,7 @@ from ngraph.targets.tuning import (
     PAGE_BYTES,
     SPILLED_UNROLL,
 )
+from ngraph.tensors.index import Read, loop_variant_axes
 
 FREE = ("read", "number", "index", "predicate", "copy")  # lines that cost nothing beside their address
 
@@ -199,7 +201,7 @@ class _Scheduler(KernelAddresses):
 
     def _short_ends(self) -> list[tuple[AxisId, int]]:
         """The axes whose last block is shorter, with its places; none where there would be too many versions."""
-        sizes = [(a, b, self.length(a)) for a, b in self.kernel.loops]
+        sizes = [(a, b, self.length(a)) for a, b in self.kernel.parallel]
         ends = [(a, size % b) for a, b, size in sizes if isinstance(size, int) and size > b and size % b]
         return [] if len(ends) > MAX_PEELED_AXES else ends
 
@@ -269,10 +271,8 @@ class _Scheduler(KernelAddresses):
             if len(shape) > 1 and isinstance(shape[-1], int):  # rows start at whole vectors
                 whole = self.target.lanes(b.dtype.bits)
                 shape[-1] = -(-shape[-1] // whole) * whole
-            size: ExprLike = 1
-            for n in shape:
-                size = size * n
-            sizes[b], walks[b] = size, dense(shape)
+            walks[b] = self._spread(b, shape)
+            sizes[b] = combine("*", shape[0], walks[b][0]) if shape else 1
         known = {b: n for b, n in sizes.items() if isinstance(n, int)}
         if len(known) == len(sizes) and sum([k * b.dtype.bits // 8 for b, k in known.items()]) <= MAX_STACK_BYTES:
             return {b: Place("stack", max(k, 1)) for b, k in known.items()}, walks, 0
@@ -285,6 +285,20 @@ class _Scheduler(KernelAddresses):
             places[b] = Place("scratch", n, scratch)
             scratch = scratch + (n * (b.dtype.bits // 8) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
         return places, walks, scratch
+
+    def _spread(self, b: Local, shape: list[ExprLike]) -> tuple[ExprLike, ...]:
+        """Strides of a Local. Rows that are read together lie an odd number of lines apart, where they would share sets of the first cache.
+
+        Rows are what stands before the terms of a sum; rows of open length may have any distance.
+        """
+        strides = dense(shape)
+        rows = min([_rows_of(b, r, s.reduced) for s in self.kernel.stages for r in s.reads() if r.source is b], default=0)
+        step = strides[rows - 1] if rows else 0
+        if isinstance(step, int) and (not step or step * b.dtype.bits // 8 % CONFLICT_BYTES):
+            return strides
+        line = max(self.target.line * 8 // b.dtype.bits, 1)
+        apart = (step + (line - 1)) // line // 2 * (2 * line) + line
+        return (*[combine("*", n, apart) for n in dense(shape[:rows])], *strides[rows:])
 
     def _packed(self, sizes: dict[Local, int]) -> tuple[dict[Local, int], int]:
         """Offsets of Locals in scratch, and its bytes: what no later stage of a work item reads leaves its place to others.
@@ -659,6 +673,13 @@ def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
         if any(block % e.unit or short % e.unit for e in own) or block % rows or short % (unit if d is s.tile.vector else rows):
             return False
     return True
+
+
+def _rows_of(b: Local, read: Read, reduced: Sequence[AxisId]) -> int:
+    """The dims of a Local before those along which a sum reads it, if these are the last ones; else 0."""
+    along = [not set(reduced).isdisjoint(loop_variant_axes(read.index[a])) for a, _, _ in b.dims]
+    rows = along.index(True) if True in along else 0
+    return rows if all(along[rows:]) else 0
 
 
 def _orders(versions: Sequence[Version]) -> list[Any]:

@@ -152,28 +152,32 @@ class ScheduleRun(PlanRun):
     def work_items(self, kernel: Kernel) -> None:
         scheduled = self.scheduled.kernels[kernel]
         memory = {b: self.memory_of(scheduled, b) for b in dict.fromkeys((*kernel.sources, *kernel.targets, *scheduled.places))}
-        items = list(itertools.product(*[range(self.number(d.extent)) for d in scheduled.grid]))
+        counts = [self.number(d.extent) for d in scheduled.grid]
+        items = list(itertools.product(*map(range, counts[: len(kernel.parallel)])))
         items = items[1::2] + items[0::2][::-1]  # they are parallel: no order may matter
         before: tuple[int, ...] = ()
         for n, item in enumerate(items):
-            blocks = {d.parts[0][0]: k for d, k in zip(scheduled.grid, item, strict=True)}
-            stages = self.version(scheduled, blocks).stages
-            running = [s for s in stages if not n or item[: s.stage.depth] != before[: s.stage.depth]]
+            axes = [d.parts[0][0] for d in scheduled.grid]
+            stages = self.version(scheduled, dict(zip(axes, item, strict=False))).stages
+            running = [k for k, s in enumerate(stages) if not n or item[: s.stage.depth] != before[: s.stage.depth]]
             alone = scheduled.threads > 1  # blocks of threads find nothing that another one left
-            running = [*stages] if alone else running
-            for target in scheduled.places if alone else {s.target for stage in running for s in stage.stage.to if type(s.target) is Local}:
+            running = [*range(len(stages))] if alone else running
+            stored = {s.target for k in running for s in stages[k].stage.to if type(s.target) is Local}
+            for target in scheduled.places if alone else stored:
                 written = memory[target].written
                 assert written is not None  # a Local's elements are the kernel's own
                 written[:] = False
             for m in memory.values():
                 m.barrier()
-            for stage in running:
-                _StageRun(self, memory, scheduled, stage, blocks, n).run_all()
+            for block, some in kernel.rounds(running, counts[-1] if counts else 0):
+                blocks = dict(zip(axes, (*item, *block), strict=True))
+                for k in some:
+                    _StageRun(self, memory, scheduled, stages[k], blocks, n).run_all()
             before = item
 
     def version(self, scheduled: ScheduledKernel, blocks: Mapping[AxisId, int]) -> Version:
         """The version for a work item's blocks."""
-        sizes = {a: min(b, self.length(a) - blocks[a] * b) for a, b in scheduled.kernel.loops}
+        sizes = {a: min(b, self.length(a) - blocks[a] * b) for a, b in scheduled.kernel.parallel}
         bound = next(b for b in scheduled.bounds if b is None or self.length(b.axis) <= b.most)
         found = [v for v in scheduled.bounded(bound) if all(sizes[a] == n for a, n in v.blocks.items())]
         if len(found) != 1:

@@ -309,6 +309,14 @@ MIN_TERMS_PER_READ = 12
 """[terms] Of such a sum for each of these times. Chosen: 2026-11-23, few rows times a matrix."""
 CONFLICT_BYTES = 2048
 """[bytes] Rows a multiple of which apart fall into few sets of the first cache. Rule: half of the 4 KiB that its sets cover."""
+SUM_BLOCK_VECTORS = 32
+"""[vectors] Terms of a sum that a work item takes before it goes to the next tile. Chosen: 2026-11-29, gradients of weights; the rows of a
+tile and a panel of two vectors stay in the first two caches."""
+MIN_READS_TO_COPY_IN_ITEM = 64
+"""[reads] Of each element by one work item, for each of which a copy is made where sums are in blocks. Chosen: 2026-11-29; a copy takes a
+tenth of them."""
+MIN_SUM_BLOCKS = 2
+"""[blocks] Of a sum that is divided into them. Limit: one block is the whole sum."""
 COPY_ITEMS_PER_CORE = 4
 """[work items] Of a copy, for each core. Rule: what wanted_items asks for."""
 MAX_COPY_GROWTH = 4

@@ -243,8 +243,8 @@ def test_what_sums_meet_is_asked_for_by_the_assumed_size_of_open_lengths(batch, 
 
 
 def test_what_an_update_meets_is_asked_for_once():
-    """Each line of two arrays changed in place, in a few work items near the end of a long sum: else they push out its operands."""
-    n, f, g = axis(1920, "N"), axis(1024, "F"), axis(1024, "G")
+    """Each line of two arrays changed in place, in a few work items near the end of a sum of one block: else they push out its operands."""
+    n, f, g = axis(960, "N"), axis(1024, "F"), axis(1024, "G")
     x, y = hole(n, f), hole(n, g)
     mean, weights = (ng.variable([f, g], initial_value=0.1) for _ in range(2))
     moved = mean * 0.9 + ng.sum(x * y, reduction_axes=[n])
