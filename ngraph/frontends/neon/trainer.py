@@ -381,7 +381,7 @@ class Trainer(Checked):
             self.transformer.state.put(before)
 
     def _evaluation(self, data: Batches) -> Any:
-        """Returns (computation, names of a batch's entries, metrics, input and prediction, labels) for such data, in inference mode."""
+        """Returns (computation, names of a batch's entries, metrics, prediction and target, labels) for such data, in inference mode."""
         open_ = data.open_axes if self._fixed() else {"N", *data.open_axes}
         batch = {key: data.named_axes(key, array) if key != "mask" else [("N", len(array))] for key, array in data.batch(0).items()}
         kind = tuple(sorted((key, *("?" if n in open_ else str(size) for n, size in named)) for key, named in batch.items()))
@@ -401,7 +401,7 @@ class Trainer(Checked):
                 self.transformer.computation(ops, *placeholders.values(), name="evaluate"),
                 list(placeholders),
                 streamed,
-                (x, y),
+                (y, t),
                 labels_in(ops, placeholders),
             )
         return self._evaluations[kind]
@@ -613,7 +613,8 @@ class Trainer(Checked):
     @public
     def predict(self, data: Any) -> Any:
         """Returns predictions in inference mode, batch first, for an iterator (each example once), an array, tensor or table of inputs, or
-        one batch (a dict of arrays); the target may be missing. Those of sequences of unlike length are a list of one array each."""
+        one batch (a dict of arrays); the target may be missing. Dims have the target's order where it has the same axes, and otherwise that
+        of the model's result. Predictions of sequences of unlike length are a list of one array each."""
         if not isinstance(data, (Batches, Mapping)):
             data = self._batches(data)
             if isinstance(data, ArrayIterator) and not data.ndata:
@@ -633,8 +634,7 @@ class Trainer(Checked):
     def _apart(self, found: Sequence[np.ndarray], data: BucketIterator) -> Any:
         """Returns predictions in the order of the examples; where they have an open axis, each without what is behind its example's end."""
         apart: list[Any] = [None] * data.ndata
-        y = next(iter(self._evaluations.values()))[3][1]
-        names = [a.name for a in y.axes if not a.is_batch]
+        names = [a.name for a in self._predicted().axes if not a.is_batch]
         for k, batch in enumerate(found):
             for row, y in enumerate(batch):
                 place = data.which(k, row)
@@ -643,17 +643,21 @@ class Trainer(Checked):
                 apart[place] = y[ends]
         return apart if data.open_axes & set(names) else np.stack(apart)
 
+    def _predicted(self) -> Op:
+        """Returns the prediction for data that has been evaluated, batch first, then in the target's order where that has the same axes."""
+        y, t = next(iter(self._evaluations.values()))[3]
+        order = t.axes if isinstance(t, Op) and set(t.axes) == set(y.axes) else y.axes
+        return ng.axes_with_order(y, [*y.axes.batch_axes(), *(a for a in order if not a.is_batch)])
+
     def _prediction(self) -> tuple[Any, list[str]]:
         if self._predicting is None:
             if not self._evaluations and self._train is None:
                 raise GraphError("predict before fit or evaluate: what a batch looks like is not known yet", fix="call evaluate(data) once")
             if not self._evaluations:
                 self._evaluation(self._data)
-            x, y = next(iter(self._evaluations.values()))[3]
+            y = self._predicted()
             needed = [o for o in Op.ordered_ops([y]) if o.is_placeholder]
-            first = [a for a in y.axes if a.is_batch]
-            ordered = ng.axes_with_order(y, [*first, *(a for a in y.axes if a not in first)])
-            self._predicting = self.transformer.computation(ordered, *needed, name="predict"), [p.label for p in needed]
+            self._predicting = self.transformer.computation(y, *needed, name="predict"), [p.label for p in needed]
         return self._predicting
 
     # ---- weights and checkpoints

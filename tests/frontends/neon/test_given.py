@@ -6,6 +6,7 @@ import torch
 
 import ngraph as ng
 from ngraph.frontends.neon import (
+    GRU,
     LSTM,
     Accuracy,
     Adam,
@@ -195,6 +196,10 @@ def test_sequences_and_images_get_the_axes_that_the_model_reads():
     assert [a.label for a in last.model[0].cell.weights["W_x"].axes][-1] == "F'" and each.predict(x).shape == (40, 7, 7)
     text = [LookupTable(9, 5, GlorotInit()), LSTM(5, GlorotInit()), Affine(GlorotInit(), nout=9)]
     assert fitted(text, words, words[:, ::-1], CrossEntropyMulti(logits=True)).predict(words).shape == (40, 9, 7)
+    for layer in (GRU(1, GlorotInit()), LSTM(1, GlorotInit())):  # predictions have the order of the target, to be compared with it
+        made = fitted([layer], x, np.cumsum(x[:, :, :1], 1), MeanSquared())
+        assert made.predict(x).shape == (40, 7, 1)
+        assert made.evaluate(x, x[:, :, :1])["cost"] == pytest.approx(np.mean((made.predict(x) - x[:, :, :1]) ** 2), rel=1e-4)
     carried = [LSTM(5, GlorotInit(), return_sequence=False, reset_cells=False), Affine(GlorotInit(), nout=1)]
     assert fitted(carried, x, x.sum((1, 2)), MeanSquared(), batch_size=16, shuffle=False).predict(x).shape == (40, 1)
     for shape, axes in (
