@@ -166,11 +166,17 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
             return a
         if isinstance(b, int) and isinstance(a, Bin) and a.op == "+" and isinstance(a.b, int):
             return combine("+", a.a, a.b + b)
+        whole = _rejoined(a, b) or _rejoined(b, a)
+        if whole is not None:
+            return whole
     elif op == "-":
         if isinstance(b, int):
             return combine("+", a, -b)
         if a == b:
             return 0
+        cut = _cut_by(a, b)
+        if cut is not None:
+            return combine("min", a, cut)
     elif op == "*":
         if isinstance(a, int):
             a, b = b, a
@@ -181,12 +187,34 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
     elif op == "//":
         if b == 1:
             return a
+        if isinstance(b, int) and b > 0:
+            product, rest = (a.a, a.b) if isinstance(a, Bin) and a.op == "+" and isinstance(a.b, int) else (a, 0)
+            if isinstance(product, Bin) and product.op == "*" and product.b == b:
+                return combine("+", product.a, rest // b)
     elif op == "%":
         if b == 1:
             return 0
     elif op in ("min", "max") and a == b:
         return a
+    elif op == "max" and b == 0 and not_negative(a):
+        return a
     return Bin(op, a, b)
+
+
+def _cut_by(a: ExprLike, e: ExprLike) -> ExprLike | None:
+    """Returns c where e is max(a - c, 0), what is left of a length without c elements; otherwise None."""
+    if not isinstance(e, Bin) or e.op != "max" or e.b != 0 or not isinstance(e.a, Bin) or e.a.a != a:
+        return None
+    return -e.a.b if e.a.op == "+" and isinstance(e.a.b, int) else e.a.b if e.a.op == "-" else None
+
+
+def _rejoined(e: ExprLike, rest: ExprLike) -> ExprLike | None:
+    """Returns a where the two are min(a, c) and max(a - c, 0), the lengths of both parts of an axis that was cut; otherwise None."""
+    if isinstance(e, Bin) and e.op == "min":
+        for a, c in ((e.a, e.b), (e.b, e.a)):
+            if _cut_by(a, rest) == c:
+                return a
+    return None
 
 
 def not_negative(e: ExprLike) -> bool:

@@ -34,7 +34,7 @@ class Lowered:
 
 
 class Ids:
-    """The id of each (name, level, length)."""
+    """The id of each (name, level, length). An axis whose length is that of another of its name has the other's id."""
 
     def __init__(self, share: bool = True) -> None:
         self.share = share  # whether ops that compute the same from variables give one length: not where these change on the way
@@ -54,6 +54,10 @@ class Ids:
         length = axis.length
         if length is None:
             own = axis.family.found_length()
+            if type(own) is Len and own.of.name == axis.name:  # as long as an axis of its name: cut and padded again, say
+                same = self(own.of + (axis.dual - own.of.dual))
+                self.by_axis[id(axis)] = (axis, same)
+                return same
             length = own if own is None or isinstance(own, int) else expr.substitute(own, self._leaf)
         key = (axis.name, axis.dual, length)
         found = self.by_key.get(key)
@@ -331,6 +335,17 @@ class Lowering:
                 other = first.setdefault(axis, axis)
                 if self.ids(other) != self.ids(axis):
                     unlike += [other, axis]
+        computed = [a for a in unlike if a.length is None]
+        if computed:
+            name = computed[0].short_name
+            sizes = list(dict.fromkeys(expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in unlike))
+            return AxisError(
+                f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): axis {name} has the lengths {' and '.join(sizes)},"
+                " which do not fit in every call",
+                line=o.line,
+                details=(*(show_input(i) for i in o.inputs), *(show_made(a) for a in unlike)),
+                fix=f"give it a length, or make both as long in every call, as x and ng.pad(x, {{'{name}': (1, 0)}})['{name}', :-1] are",
+            )
         return AxisError(
             f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): lengths given since it was written do not fit: {show_axes(unlike)}",
             line=o.line,

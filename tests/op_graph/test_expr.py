@@ -132,6 +132,12 @@ N, H = LEAVES[0], LEAVES[2]
         (combine("//", -7, 2), -4),
         (combine("%", -7, 2), 1),
         (-N, N * -1),
+        (minimum(N, 2) + maximum(N - 2, 0), N),  # both parts of an axis that was cut
+        (maximum(N - H, 0) + minimum(H, N), N),
+        (N - maximum(N - 1, 0), minimum(N, 1)),
+        (maximum(N, 0), N),
+        ((N * 2 + 1) // 2, N),
+        ((N * 3 + 7) // 3, N + 2),
     ],
 )
 def test_identities(simplified, plain):

@@ -60,6 +60,44 @@ def test_a_length_that_is_computed_from_an_open_one_is_not_that_one():
     assert executor(ng.mean(twice, reduction_axes=twice.axes), x)([1, 2, 6]) == 3
 
 
+LEVELS = np.arange(12.0).reshape(3, 4)
+AS_LONG = {
+    "of the axis in a list": (lambda x: ng.iota([x.axes[0]], "float64"), lambda a: np.arange(len(a))[:, None]),
+    "of a joined axis": (lambda x: ng.ones([[x.axes[0]], x.axes[1]], dtype="float64"), np.ones_like),
+    "padded and cut": (lambda x: ng.pad(x, {"T": (1, 0)})["T", :-1], lambda a: np.roll(a, 1, 0) * (np.arange(len(a)) > 0)[:, None]),
+    "padded, in windows": (lambda x: ng.unfold(ng.pad(x, {"T": (1, 0)}), {"T": "R=2"})["R", 1], lambda a: a),
+    "cut and joined": (lambda x: ng.concat_along_axis([x["T", 1:], x["T", :1]], "T"), lambda a: np.roll(a, -1, 0)),
+    "cut at the end and joined": (lambda x: ng.concat_along_axis([x["T", -1:], x["T", :-1]], "T"), lambda a: np.roll(a, 1, 0)),
+    "each second of twice as many": (lambda x: ng.repeat(x, 2, "T")["T", ::2], lambda a: a),
+}
+
+
+@pytest.mark.parametrize("kind", AS_LONG)
+def test_what_is_as_long_as_an_open_axis_of_its_name_is_combined_with_it(kind):
+    made, plain = AS_LONG[kind]
+    x = ng.placeholder("T=? D=4", dtype="float64")
+    f = executor([x + made(x), ng.deriv(ng.sum(x * made(x), out_axes=()), x)], x)
+    w = LEVELS + 1
+    for n in (3, 1, 0):
+        y, slope = f(w[:n])
+        np.testing.assert_array_equal(y, w[:n] + plain(w[:n]))
+        assert (
+            slope.shape == (n, 4)
+            and np.sum(slope * w[:n])
+            == pytest.approx(  # a form of degree 2, or 1 where `made` is constant
+                np.sum(w[:n] * plain(w[:n])) * (1 if kind in ("of the axis in a list", "of a joined axis") else 2)
+            )
+        )
+
+
+def test_an_error_names_the_lengths_that_differ_in_some_calls():
+    x = ng.placeholder("T=? D=4").named("x")
+    later = ng.concat_along_axis([ng.zeros("T=1 D=4"), x["T", :-1]], "T")
+    with pytest.raises(AxisError, match=r"axis T has the lengths T and max\(T - 1, 0\) \+ 1, which do not fit in every call") as caught:
+        executor(x - later, x)
+    assert "ng.pad(x, {'T': (1, 0)})['T', :-1]" in caught.value.fix
+
+
 def test_counts_of_computed_lengths_take_any_float_dtype():
     x = ng.placeholder([axis(None)], dtype="float64")
     twice = ng.concat_along_axis([x, x], x.axes[0])
