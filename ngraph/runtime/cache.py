@@ -54,7 +54,7 @@ except ImportError:  # no Linux: nothing is compiled there
 FORMAT = b"ngraph 1"
 HASH = 32  # bytes of a digest
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models", "sources")
+KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models", "sources", "texts")
 NEW = ".new"  # a file that is being written
 MAX_FOLDER_BYTES = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
@@ -507,6 +507,20 @@ class Cache:
     def object(self, text: str, target: Cpu) -> bytes:
         """Returns the object of one text."""
         return self.objects([text], target)[0]
+
+    def written(self, write: Callable[..., str], target: Cpu, *facts: Any) -> bytes:
+        """Returns the object of the text `write(target, *facts)`, where ngraph's modules and these values determine the text.
+
+        The cache records the object's key for the function and the values, by their `repr`, so that a later process writes no text.
+        """
+        named = digest(b"text", makers(), f"{write.__module__}.{write.__qualname__}".encode(), repr((target, facts)).encode())
+        key = self.find(named, "texts", counted=False)
+        found = None if key is None else self.find(key)
+        if found is None:
+            text = write(target, *facts)
+            found = self.object(text, target)
+            self.keep("texts", named, self.key(text, target))
+        return found
 
     def objects(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
         """Returns the object of each text, in order; equal texts are compiled once, and new ones while more texts come.

@@ -117,7 +117,7 @@ class _Bench:
     def __init__(self, target: Cpu, own: Cache):
         self.target, self.threads = target, pools.threads()
         self.code = LoadedObjects(*own.objects([triad(target), products(target), nothing(target)], target))
-        self.pool = pools.pool(lambda text, t: LoadedObjects(own.object(text, t)))
+        self.pool = pools.pool(lambda write, t: LoadedObjects(own.written(write, t)))
         self.threads = self.pool.ensure(self.threads)
         self.memory = [pools.aligned(4096) for _ in range(3)]
         self.held = [at for _, at in self.memory]

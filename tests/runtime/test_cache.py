@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,37 @@ def test_a_target_has_objects_of_its_own(folder, counted):
     cache = Cache(folder)
     made = [cache.object(ir(1), t) for t in TARGETS.values()]
     assert len(set(made)) >= 2 and len(counted) == len(TARGETS) == len(files(folder))
+
+
+def test_a_text_whose_object_is_there_is_not_written(folder, counted):
+    written = []
+
+    def write(target, *facts):
+        written.append(facts)
+        return ir(*facts)
+
+    first = Cache(folder).written(write, host(), 1)
+    assert Cache(folder).written(write, host(), 1) == first == Cache(folder).object(ir(1), host()) and written == [(1,)]
+    assert Cache(folder).written(write, host(), 2) == Cache(folder).object(ir(2), host()) != first and written == [(1,), (2,)]
+    Cache(folder).written(write, replace(host(), flush=True), 1)
+    assert written == [(1,), (2,), (1,)]
+
+
+def test_a_text_is_written_again_without_its_object_and_by_other_makers(folder, counted, monkeypatch):
+    written = []
+
+    def write(target):
+        written.append(target)
+        return ir(1)
+
+    first = Cache(folder).written(write, host())
+    for kind in ("objects", "texts"):
+        for path in files(folder, kind):
+            os.truncate(path, 7)
+        assert Cache(folder).written(write, host()) == first
+    assert len(written) == 3
+    monkeypatch.setattr("ngraph.runtime.cache.makers", lambda: b"others")
+    assert Cache(folder).written(write, host()) == first and len(written) == 4
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, counted, monkeypatch):

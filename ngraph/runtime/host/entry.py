@@ -1161,12 +1161,15 @@ def kept_blocks(api: ExchangeAPI, user: Any) -> tuple[int, int] | None:
     return kept.allocate, kept.address
 
 
-def code(load: Callable[[str, Cpu], Any]) -> Any:
-    """Returns the entry's code, made once; None where objects have another layout. `load` makes loaded code of IR text."""
+def code(load: Callable[..., Any]) -> Any:
+    """Returns the entry's code, made once; None where objects have another layout.
+
+    `load` makes loaded code of the IR text that `text` returns for a target and this layout.
+    """
     if not _code:
         with _making:
             if not _code:
                 found = layout()
                 there = found is not None and _functions() is not None
-                _code.append(load(text(host(), found), host()) if found is not None and there else None)
+                _code.append(load(text, host(), found) if found is not None and there else None)
     return _code[0]

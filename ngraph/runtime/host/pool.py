@@ -949,13 +949,13 @@ _pool: Pool | None = None
 _making = fork_safe_lock()
 
 
-def pool(load: Callable[[str, Cpu], Any]) -> Pool:
-    """Returns the pool of this process; `load`, which compiles and loads IR text, is called once."""
+def pool(load: Callable[..., Any]) -> Pool:
+    """Returns the pool of this process; `load`, which compiles and loads the IR text of `text` for a target, is called once."""
     global _pool
     if _pool is None:
         with _making:
             if _pool is None:
-                _pool = Pool(load(text(host()), host()))
+                _pool = Pool(load(text, host()))
                 atexit.register(_pool.stop)
     return _pool
 

@@ -34,8 +34,9 @@ MAX_COPIED_BYTES = 1 << 20  # bytes of new state that are copied in each call, i
 FIRST_ROOM = 3  # in `Fast.rooms`: behind the bytes of the arena, 1 and 2
 
 
-def load_text(text: str, target: Cpu) -> LoadedObjects:
-    return LoadedObjects(cache().object(text, target))
+def load_text(write: Callable[..., str], target: Cpu, *facts: Any) -> LoadedObjects:
+    """Loads the object of the IR text `write(target, *facts)`, which is not written where the cache has the object."""
+    return LoadedObjects(cache().written(write, target, *facts))
 
 
 def load_ahead() -> None:

@@ -81,7 +81,7 @@ def slow():
 
 
 def the_pool():
-    return pool.pool(lambda text, target: jit.load(text, target))
+    return pool.pool(lambda write, target: jit.load(write(target), target))
 
 
 class Program:
