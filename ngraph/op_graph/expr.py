@@ -196,8 +196,19 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
             return 0
     elif op in ("min", "max") and a == b:
         return a
-    elif op == "max" and b == 0 and not_negative(a):
-        return a
+    elif op == "max" and b == 0:
+        if not_negative(a):
+            return a
+        if (
+            isinstance(a, Bin)
+            and a.op == "+"
+            and isinstance(a.b, int)
+            and a.b < 0
+            and isinstance(a.a, Bin)
+            and a.a.op == "max"
+            and a.a.b == 0
+        ):
+            return combine("max", combine("+", a.a.a, a.b), 0)  # cut twice
     return Bin(op, a, b)
 
 

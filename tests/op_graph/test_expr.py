@@ -137,6 +137,7 @@ N, H = LEAVES[0], LEAVES[2]
         (maximum(N - H, 0) + minimum(H, N), N),
         (N - maximum(N - 1, 0), minimum(N, 1)),
         (maximum(N, 0), N),
+        (maximum(maximum(N - 1, 0) - 2, 0), maximum(N - 3, 0)),
         ((N * 2 + 1) // 2, N),
         ((N * 3 + 7) // 3, N + 2),
     ],

@@ -90,6 +90,16 @@ def test_what_is_as_long_as_an_open_axis_of_its_name_is_combined_with_it(kind):
         )
 
 
+def test_what_is_cut_twice_is_as_long_as_what_is_cut_once():
+    x = ng.placeholder("T=? D=4", dtype="float64")
+    rise = x["T", 1:] - x["T", :-1]
+    f = executor(rise["T", 1:] - rise["T", :-1] + x["T", 1:-1], x)
+    for n in (3, 2, 1, 0):
+        np.testing.assert_array_equal(
+            f(LEVELS[:n] ** 2), np.diff(LEVELS[:n] ** 2, 2, axis=0) + LEVELS[1 : n - 1] ** 2 if n > 2 else np.zeros((0, 4))
+        )
+
+
 def test_an_error_names_the_lengths_that_differ_in_some_calls():
     x = ng.placeholder("T=? D=4").named("x")
     later = ng.concat_along_axis([ng.zeros("T=1 D=4"), x["T", :-1]], "T")
