@@ -19,9 +19,10 @@ from weakref import WeakValueDictionary
 
 from ngraph.errors import ArgumentTypeError, AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.expr import Expr, ExprLike, Len, Run
 from ngraph.op_graph.html import table
 from ngraph.op_graph.names import called, current_scope
+from ngraph.parts.walk import closure
 
 _fresh = itertools.count()
 _in_use: WeakValueDictionary[tuple[str, str], Axis] = WeakValueDictionary()  # (scope, name) -> the last that text made, while it lives
@@ -59,17 +60,31 @@ class Family:
 
 
 def _rests_on(length: ExprLike, families: set[Family]) -> bool:
-    """Whether a length is computed from that of one of the families."""
-    todo = [leaf.of.family for leaf in expr.leaves(length) if isinstance(leaf, Len)]
-    seen: set[Family] = set()
-    while todo:
-        family = todo.pop()
-        if family in families:
-            return True
-        if family not in seen and family.length is not None:
-            seen.add(family)
-            todo += [leaf.of.family for leaf in expr.leaves(family.length) if isinstance(leaf, Len)]
-    return False
+    """Whether a length is computed from that of one of the families, or by ops from values along one of them."""
+
+    def under(family: Family) -> Iterable[Family]:
+        return () if family.length is None else _families_in(family.length)
+
+    found: set[Family] = closure(_families_in(length), under)
+    return not families.isdisjoint(found)
+
+
+def _families_in(x: Any) -> Iterator[Family]:
+    """Yields the families of the axes in an attribute of an op; of those, too, along which ops compute a number that is in it."""
+    if isinstance(x, Axis):
+        yield x.family
+    elif isinstance(x, Mapping):
+        yield from _families_in(tuple(x.values()))
+    elif isinstance(x, tuple | list | Axes):
+        for part in x:
+            yield from _families_in(part)
+    elif isinstance(x, Expr):
+        for leaf in expr.leaves(x):
+            if isinstance(leaf, Len):
+                yield leaf.of.family
+            elif isinstance(leaf, Run):
+                for op in closure([leaf.of], lambda op: op.inputs):
+                    yield from _families_in((op.axes, op.attrs))
 
 
 class AxisRole(str):

@@ -108,6 +108,16 @@ def test_an_error_names_the_lengths_that_differ_in_some_calls():
     assert "ng.pad(x, {'T': (1, 0)})['T', :-1]" in caught.value.fix
 
 
+def test_a_length_that_an_op_computes_from_an_open_one_does_not_give_that_one():
+    """The count of x's rows cuts a table: the table's length follows from x, and x's from each call."""
+    x, table = ng.placeholder("T=? D=4").named("x"), ng.placeholder("T=16 D=4").named("table")
+    for count in (ng.tensor_size(x, "T"), ng.sum(x, out_axes=())):
+        cut = table["T", : ng.cast(count, "int32")]
+        assert cut.axes[0].family.found_length() is not None
+        with pytest.raises(AxisError, match="axis T has the lengths T and max.*, which do not fit in every call"):
+            executor(x + cut, x, table)
+
+
 def test_counts_of_computed_lengths_take_any_float_dtype():
     x = ng.placeholder([axis(None)], dtype="float64")
     twice = ng.concat_along_axis([x, x], x.axes[0])
