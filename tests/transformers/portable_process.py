@@ -55,7 +55,7 @@ class Program:
 folder = sys.argv[1]
 read = lambda name: open(os.path.join(folder, name), "rb").read()
 calls, states, outputs, shapes, kernels, constants, threads = pickle.loads(read("calls"))
-the_pool = pool(load)
+the_pool = pool(lambda write, target: load(write(target), target))
 objects = {name: LoadedObjects(read(name)) for name in kernels}
 arrays = {name: np.load(os.path.join(folder, f"{name}.npy")) for name in constants}
 
