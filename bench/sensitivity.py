@@ -89,7 +89,9 @@ def numbers():
 
 
 def changed(value, factor):
-    """A number times a factor, an integer if it is one; at least 1 then."""
+    """A number times a factor, an integer if it is one, at least 1 then; of several numbers each."""
+    if isinstance(value, tuple):
+        return tuple([changed(v, factor) for v in value])
     return max(1, round(value * factor)) if isinstance(value, int) else value * factor
 
 
@@ -156,14 +158,22 @@ def watched(kind):
 WATCHED = {kind: watched(kind) for kind in (int, float)}
 
 
+def watching(value, watch):
+    """The number as one that watches itself, or each of several."""
+    if isinstance(value, tuple):
+        return tuple([watching(v, watch) for v in value])
+    made = WATCHED[type(value)](value)
+    made.plain, made.watch = value, watch
+    return made
+
+
 def watches(program, known):
     """{name: Watch} of planning and scheduling a program."""
     found, values = {}, {}
     for name, value in known.items():
-        made = WATCHED[type(value)](value)
-        made.plain, made.watch = value, Watch()
+        found[name] = Watch()
+        values[name] = made = watching(value, found[name])
         put(name, made)
-        found[name], values[name] = made.watch, made
     digests(program, machine_with(values))
     return {name: (sorted(w.flips), w.used) for name, w in found.items()}
 
