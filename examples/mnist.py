@@ -82,14 +82,12 @@ def progress(steps):
 def plot(losses, path):
     """The loss of each batch and its running mean, where matplotlib is installed; the path, or why there is none."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return "(no loss plot, for matplotlib is not installed)"
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
     window = max(1, min(100, len(losses) // 5))
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure((8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
     axes.plot(losses, color="0.8", linewidth=0.6, label="one batch")
     axes.plot(np.arange(window - 1, len(losses)), np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
     axes.set(

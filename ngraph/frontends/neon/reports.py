@@ -202,45 +202,48 @@ class SayCallback(Callback):
 # ---- plots --------------------------------------------------------------------------------------------------------------
 
 
-def _pyplot() -> Any:
+def _figure(width: float, height: float, layout: str | None = "constrained") -> Any:
+    """Returns an empty figure of this size, in inches, which no window shows; None where matplotlib is missing."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         return None
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    return Figure((width, height), layout=layout)
 
-    return plt
+
+def _saved(figure: Any, path: str) -> str:
+    figure.savefig(path, dpi=120)
+    return path
 
 
 def draw_losses(record: Record, path: str) -> str:
     """Plots the cost of each batch, its running mean, and that of the valid set; returns the path, "" where matplotlib is missing."""
-    plt = _pyplot()
-    if plt is None or "cost/train" not in record:
+    figure = _figure(8, 4.5)
+    if figure is None or "cost/train" not in record:
         return ""
     steps, losses = np.array([pair for pair in record.lists["cost/train"] if np.isfinite(pair[1])]).reshape(-1, 2).T
     if not len(losses):
         return ""
     window = max(1, min(100, len(losses) // 5))
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
     axes.plot(steps, losses, color="0.8", linewidth=0.6, marker="o" if len(losses) < 3 else "", label="one batch")
     axes.plot(steps[window - 1 :], np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
     if "cost/valid" in record:
         axes.plot(*np.array(record.lists["cost/valid"]).T, "o-", markersize=3, label="valid")
-    axes.set(xlabel="batch", ylabel="cost", yscale="log" if losses.min() > 0 else "linear", title="Cost while training")
+    scale = "log" if 0 < 10 * losses.min() <= losses.max() else "linear"
+    axes.set(xlabel="batch", ylabel="cost", yscale=scale, title="Cost while training")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return _saved(figure, path)
 
 
 def draw_rates(rates: np.ndarray, losses: np.ndarray, smoothed: np.ndarray, chosen: float | None, path: str) -> str:
     """Plots the loss of each step over its learning rate, smoothed too, and marks the chosen rate. Returns the path, or ""."""
-    plt = _pyplot()
-    if plt is None or not len(rates):
+    figure = _figure(8, 4.5)
+    if figure is None or not len(rates):
         return ""
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
     axes.plot(rates, losses, color="0.8", linewidth=0.6, marker="o" if len(losses) < 3 else "", label="one batch")
     axes.plot(rates, smoothed, label="smoothed")
     if chosen is not None:
@@ -250,18 +253,15 @@ def draw_rates(rates: np.ndarray, losses: np.ndarray, smoothed: np.ndarray, chos
     axes.set(xlabel="learning rate", ylabel="cost", xscale="log", ylim=(low - room / 2, high + room), title="Cost by learning rate")
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return _saved(figure, path)
 
 
 def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None) -> str:
     """Plots a confusion matrix; up to twenty classes have numbers in their cells, more have ticks at intervals. Returns the path, or ""."""
-    plt = _pyplot()
-    if plt is None:
+    figure = _figure(6, 5.7)
+    if figure is None:
         return ""
-    counts = np.asarray(counts)
-    figure, axes = plt.subplots(figsize=(6, 5.7), layout="constrained")
+    axes, counts = figure.add_subplot(), np.asarray(counts)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(counts) <= 20:
@@ -275,29 +275,28 @@ def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None
     )
     axes.set_xticklabels(shown, fontsize=7, rotation=90 if max(map(len, shown)) > 3 else 0)
     axes.set_yticklabels(shown, fontsize=7)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return _saved(figure, path)
 
 
 def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = "") -> str:
     """Plots images [count, rows, columns] or [count, channels, rows, columns], with a title each and one above. Returns the path, or ""."""
-    plt = _pyplot()
-    if plt is None or not len(images):
-        return ""
     columns = min(8, len(images))
-    rows = -(-len(images) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(1.3 * columns, 1.5 * rows), layout="constrained", squeeze=False)
-    figure.suptitle(title, fontsize=9)
-    for axes in grid.flat:
-        axes.axis("off")
-    for axes, image, title in zip(grid.flat, images, titles, strict=False):
+    width, height = 1.3 * columns, 1.5 * -(-len(images) // max(columns, 1)) + 0.25
+    figure = _figure(width, height, None)
+    if figure is None or not len(images):
+        return ""
+    figure.suptitle(title, fontsize=9, y=1 - 0.04 / height, va="top")
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # in inches
+    axes.axis("off")
+    for k, (image, text) in enumerate(zip(images, titles, strict=False)):
         picture = image if image.ndim == 2 else np.moveaxis(image, 0, -1).squeeze()
-        axes.imshow(picture, cmap="gray")
-        axes.set_title(title, fontsize=7)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+        scale = 1.2 / max(picture.shape[:2])
+        high, wide = scale * picture.shape[0], scale * picture.shape[1]
+        left, top = 1.3 * (k % columns) + (1.3 - wide) / 2, 1.5 * (k // columns) + 0.5
+        axes.imshow(picture, cmap="gray", extent=(left, left + wide, top + high, top))
+        axes.text(left + wide / 2, top - 0.04, text, fontsize=7, ha="center")
+    axes.set(xlim=(0, width), ylim=(height, 0))  # pictures have set others
+    return _saved(figure, path)
 
 
 def quiet() -> bool:
