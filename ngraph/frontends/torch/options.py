@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
 from ngraph.errors import SettingError, nearest
+from ngraph.frontends.torch.private import openmp
+from ngraph.runtime.host.pool import borrow
 from ngraph.transformers.base import Transformer, make_transformer, make_transformer_factory
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -59,11 +62,19 @@ def transformer_of(given: Mapping[str, Any], own: bool = False) -> Transformer:
     Raises UnsupportedError for an unknown name.
     """
     name = given["transformer"]
+    _borrow_threads()
     if own:
         return _made(name)
     if name not in _transformers:
         _transformers[name] = _made(name)
     return _transformers[name]
+
+
+@cache
+def _borrow_threads() -> None:
+    """Lets programs run on the threads of PyTorch's own ops, which spin for milliseconds after each of these."""
+    if found := openmp():
+        borrow(*found)
 
 
 def _made(name: str) -> Transformer:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -589,6 +591,16 @@ def answer(question: Any, equal: bool) -> bool | None:
     if equal:
         return guard_or_false(question)
     return True if statically_known_true(question) else False if statically_known_true(torch.sym_not(question)) else None
+
+
+def openmp() -> tuple[int, int] | None:
+    """The addresses of `GOMP_parallel` and `omp_get_thread_num` of the library that runs PyTorch's ops; None where it is another."""
+    try:
+        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))  # finds what it is linked with
+        found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("GOMP_parallel", "omp_get_thread_num")]
+    except (OSError, AttributeError):
+        return None
+    return (found[0], found[1]) if found[0] and found[1] else None
 
 
 def no_fakes() -> Any:

@@ -28,7 +28,7 @@ TIMES = 4  # words for each timed instruction: nanoseconds, number of runs, star
 FIELDS: dict[str, int] = {name: 8 * k for k, name in enumerate("kind fn args items grain ways long back".split())}  # bytes
 FIELDS |= {"a": 8, "b": 16, "c": 24, "op": 32}
 FRAME = {
-    name: k for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
+    name: k for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet team".split())
 }  # words
 
 

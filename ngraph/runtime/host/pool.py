@@ -4,6 +4,9 @@ A program is a table of instructions (`bytecode`) that `walk` runs in sequence w
 are divided into ranges. Each thread takes those of its own share first, then others' remaining ones, by a counter: so a thread that sleeps
 or is preempted delays no other, and since no result depends on the thread of a range, neither do bits. Workers spin while a program runs
 and for a moment after it, then sleep on a futex. One program at a time has the pool: another caller runs alone, on its own thread.
+
+In a process whose main library has threads of OpenMP, these spin, too, and would take the processors from workers: a long program is run
+by a team of theirs instead (`borrow`).
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ FIELDS: dict[str, dict[str, int]] = {
     "pool": {"generation": 0, "finished": 64}
     | {name: 128 + 8 * k for k, name in enumerate("fn args items grain grains ways scratch stride".split())}
     | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
-    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back".split())}
+    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back parallel number lent".split())}
     | {"slots": 512},
+    "task": {"pool": 0, "frame": 8, "status": 16},
     "slot": {"taken": 0, "pool": 8, "me": 16},
     "frame": {name: 8 * k for name, k in bytecode.FRAME.items()},
     "rec": bytecode.FIELDS,
@@ -58,6 +62,8 @@ SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield
 #   the system call), a caller changes the generation and then reads the sleepers, and one of the two sees the other.
 # - `finished` is added to with acquire and release, and acquired: the caller sees what kernels wrote. Its reset is monotonic, since the
 #   generation is stored after it. The caller's own load of the generation is monotonic, since it holds the lock.
+# - `lent` is monotonic where workers and a caller read it: a worker that acquired the generation of a team's job sees that it is lent, or
+#   that the program has ended since, and then the counters are closed. The team's other threads acquire what the first one releases.
 # - `active` is a hint; the store that closes a counter needs no ordering of its own, since the fence of the next job follows it.
 WORK = """
 define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; runs ranges; returns 1 if the caller was interrupted
@@ -178,15 +184,19 @@ entry:
   %late = icmp ne i32 %stopped, 0                     ; the pool was stopped before this worker started
   br i1 %late, label %end, label %wait
 wait:
-  %last = phi i32 [ %g0, %entry ], [ %last, %spin ], [ %last, %awake ], [ %g, %go ]
-  %n = phi i64 [ 0, %entry ], [ %n1, %spin ], [ 0, %awake ], [ 0, %go ]
+  %last = phi i32 [ %g0, %entry ], [ %last, %spin ], [ %last, %awake ], [ %g, %own ], [ %g, %go ]
+  %n = phi i64 [ 0, %entry ], [ %n1, %spin ], [ 0, %awake ], [ 0, %own ], [ 0, %go ]
   %g = load atomic i32, ptr %gen acquire, align 4
   %new = icmp ne i32 %g, %last
   br i1 %new, label %check, label %spin
 check:
   %stop = get monotonic i32 %pool.stop
   %leave = icmp ne i32 %stop, 0
-  br i1 %leave, label %end, label %go
+  br i1 %leave, label %end, label %own
+own:                                              ; a thread of the team has this one's number, and its scratch
+  %lent = get monotonic i64 %pool.lent
+  %theirs = icmp ne i64 %lent, 0
+  br i1 %theirs, label %wait, label %go
 go:
   %w = call i32 @work(ptr %pool, i32 %g, i64 %me, ptr null)
   br label %wait
@@ -297,7 +307,10 @@ deal:
 go:
   %old = atomicrmw xchg ptr %gen, i32 %g1 seq_cst, align 4
   %is = icmp ne i64 %long, 0
-  br i1 %is, label %rouse, label %work
+  %lent = get monotonic i64 %pool.lent
+  %own = icmp eq i64 %lent, 0
+  %waits = and i1 %is, %own
+  br i1 %waits, label %rouse, label %work
 rouse:
   call void @wake(ptr %pool)
   br label %work
@@ -649,6 +662,42 @@ out:
   ret void
 }
 
+define void @member(ptr %task) nounwind {              ; what a team's threads do: the first one runs the program, the others its ranges
+entry:
+  %pool = get ptr %task.pool
+  %lent = ref %pool.lent
+  %number = get ptr %pool.number
+  %me32 = call i32 %number()
+  %me = zext i32 %me32 to i64
+  %first = icmp eq i32 %me32, 0
+  br i1 %first, label %program, label %help
+program:
+  %frame = get ptr %task.frame
+  %status = call i64 @walk(ptr %pool, ptr %frame)
+  put i64 %status, %task.status
+  store atomic i64 0, ptr %lent release, align 8
+  ret void
+help:
+  %gen = ref %pool.generation
+  %g0 = load atomic i32, ptr %gen acquire, align 4
+  br label %go
+go:                                               ; at once, too: the first job may have been announced before
+  %job = phi i32 [ %g0, %help ], [ %g, %wait ]
+  %w = call i32 @work(ptr %pool, i32 %job, i64 %me, ptr null)
+  br label %wait
+wait:
+  %g = load atomic i32, ptr %gen acquire, align 4
+  %new = icmp ne i32 %g, %job
+  br i1 %new, label %go, label %spin
+spin:
+  PAUSE
+  %l = load atomic i64, ptr %lent acquire, align 8
+  %on = icmp ne i64 %l, 0
+  br i1 %on, label %wait, label %end
+end:
+  ret void
+}
+
 define i64 @run(ptr %pool, ptr %frame) nounwind {      ; called with the GIL held; releases it if frame.release says so
 entry:
   %asked = get i64 %frame.threads
@@ -673,18 +722,37 @@ try:
   br i1 %won, label %mine, label %alone
 mine:
   put i64 %asked, %frame.now
+  %parallel = get ptr %pool.parallel
+  %team = get i64 %frame.team
+  %any = icmp ne ptr %parallel, null
+  %large = icmp ne i64 %team, 0
+  %both = and i1 %any, %large
+  br i1 %both, label %lend, label %workers
+lend:
+  %task = alloca [3 x i64], align 8
+  put ptr %pool, %task.pool
+  put ptr %frame, %task.frame
+  %asked32 = trunc i64 %asked to i32
+  put monotonic i64 1, %pool.lent
+  call void %parallel(ptr @member, ptr %task, i32 %asked32, i32 0)
+  %s3 = get i64 %task.status
+  br label %unlock
+workers:
   %active = ref %pool.active
   store atomic i32 1, ptr %active seq_cst, align 4
   call void @wake(ptr %pool)
   %s1 = call i64 @walk(ptr %pool, ptr %frame)
   store atomic i32 0, ptr %active monotonic, align 4
+  br label %unlock
+unlock:
+  %s4 = phi i64 [ %s3, %lend ], [ %s1, %workers ]
   store atomic i32 0, ptr %lock release, align 4
   br label %done
 alone:
   %s2 = call i64 @walk(ptr %pool, ptr %frame)
   br label %done
 done:
-  %status = phi i64 [ %s1, %mine ], [ %s2, %alone ]
+  %status = phi i64 [ %s4, %unlock ], [ %s2, %alone ]
   br i1 %free, label %take, label %out
 take:
   %own = get ptr %frame.saved
@@ -792,7 +860,7 @@ def operations(text: str) -> str:
 
 
 def text(target: Cpu) -> str:
-    """Returns the module with the functions `run`, `worker`, `stop`, `pauses`."""
+    """Returns the module with the functions `run`, `worker`, `member`, `stop`, `pauses`."""
     return expanded(WORK + FORK + operations(WALK) + COPY, target)
 
 
@@ -866,6 +934,12 @@ class Pool:
         for field, name in (("save", "PyEval_SaveThread"), ("restore", "PyEval_RestoreThread"), ("signals", "PyErr_CheckSignals")):
             self.put(field, address_of(getattr(ctypes.pythonapi, name)))
         self.put("spins", self._spins())
+        self.borrow(*_lender)
+
+    def borrow(self, parallel: int = 0, number: int = 0) -> None:
+        """See the function `borrow`. Without arguments, all programs run on the pool's own workers again."""
+        self.put("number", number)
+        self.put("parallel", parallel)
 
     def clear(self) -> None:
         """Zeroes the memory and closes all counters, so that no counter carries the tag of a job, not even one that no kernel has used."""
@@ -965,7 +1039,29 @@ def made() -> bool:
     return _pool is not None
 
 
+_lender: tuple[int, ...] = ()
+_may_borrow = True
+
+
+def borrow(parallel: int, number: int) -> None:
+    """Lets long programs run on the threads of another library, which would otherwise spin beside the pool's own and take their processors.
+
+    parallel  the address of a function that calls another one once on each of so many threads, and then returns, as GCC's OpenMP has it
+              (`GOMP_parallel(function, data, threads, flags)`, libgomp.h)
+    number    the address of a function that returns the number of a thread among these, the caller's being 0 (`omp_get_thread_num`)
+
+    In a child process this does nothing, since the library's threads are not there.
+    """
+    global _lender
+    if _may_borrow and _lender != (parallel, number):
+        _lender = (parallel, number)
+        if _pool is not None:
+            _pool.borrow(*_lender)
+
+
 def _forked() -> None:
+    global _lender, _may_borrow
+    _lender, _may_borrow = (), False
     if _pool is not None:
         _pool.forked()
 

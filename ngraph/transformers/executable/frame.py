@@ -37,7 +37,8 @@ HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
 LARGE_ARENA = 1 << 27  # bytes from which on an arena is made a quarter larger than needed, and not twice as large
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
-TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE = (FRAME[f] for f in ("table", "pc", "scratch", "stride", "threads", "release"))
+LENT = 2e-4  # seconds from which on another library's threads may run a program: one of these that sleeps is woken in a quarter of them
+TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE, TEAM = (FRAME[f] for f in "table pc scratch stride threads release team".split())
 
 
 def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -519,7 +520,7 @@ class BytecodeRunner:
         self.table, self.device = table, device
         self.words = np.zeros(len(FRAME), np.int64)
         self.threads, self.most_threads = 1, threads  # those that are started, and those there may be
-        self.words[TABLE] = table.address
+        self.words[TABLE], self.words[TEAM] = table.address, table.seconds > LENT
         self.room = -1
         self.runs = device.runner(self.words)
         self.settle(lengths)

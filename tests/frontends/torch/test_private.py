@@ -1,5 +1,6 @@
 """The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
 
+import ctypes
 import gc
 import math
 import threading
@@ -248,3 +249,12 @@ def test_a_recorded_block_is_an_event():
         torch.ones(3).sum()
     (event,) = [e for e in profiler.events() if e.name == "a block of ours"]
     assert "aten::sum" in [e.name for e in event.cpu_children]
+
+
+def test_the_library_of_pytorchs_threads_runs_a_function_on_each():
+    parallel, number = private.openmp()
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(parallel)
+    mine, seen = ctypes.CFUNCTYPE(ctypes.c_int)(number), []
+    member = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append((mine(), threading.get_ident())))
+    run(ctypes.cast(member, ctypes.c_void_p), None, 2, 0)
+    assert sorted(n for n, _ in seen) == [0, 1] and (0, threading.get_ident()) in seen

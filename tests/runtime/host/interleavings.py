@@ -125,16 +125,18 @@ class Model:
 
     def __init__(self, scenario, functions):
         self.scenario, self.functions = scenario, functions
-        self.jobs = [job for _, jobs in scenario.programs for job in jobs]
+        self.jobs = [job for _, jobs, *_ in scenario.programs for job in jobs]
         values = {name: {getattr(job, name) for job in self.jobs} for name in FIELDS}
         self.constants = {name: min(vs) for name, vs in values.items() if len(vs) == 1 and name != "fn"}  # cannot be read stale
-        first = {"generation": scenario.generation} | dict.fromkeys(["finished", "sleepers", "lock", "active", "stop", *FIELDS], 0)
-        first |= {("slots", k): scenario.counter for k in range(scenario.workers + 1)}
+        self.constants |= {} if scenario.helpers else {"lent": 0}
+        first = {"generation": scenario.generation} | dict.fromkeys(["finished", "sleepers", "lock", "active", "stop", "lent", *FIELDS], 0)
+        first |= {("slots", k): scenario.counter for k in range(max(scenario.workers, scenario.helpers) + 1)}
         first |= {(job.fn, k): UNTOUCHED for job in self.jobs for k in range(job.items)}
         self.first = [x for name, x in first.items() if name not in self.constants]
         self.places = {name: k for k, name in enumerate(x for x in first if x not in self.constants)}
         self.threads = [("script", scenario, scenario.scripts[0]), *(("worker", k + 1) for k in range(scenario.workers))]
         self.threads += [("script", scenario, steps) for steps in scenario.scripts[1:]]
+        self.threads += [("member", k + 1) for k in range(scenario.helpers)]
         self.numbers, self.keys, self.ops, self.histories, self.known = {}, [], [], [], {}  # of local states
 
     def local(self, *history):
@@ -253,15 +255,18 @@ def outcomes(model, state, t, op):
             if threads[u].local < 0 or model.ops[threads[u].local][0] == "end":
                 yield resumed(model, state, t, 0, learnt(thread, threads[u].view))
         case ("begin", fn, _, args, first, last, scratch):
-            jobs = next(jobs for _, jobs in model.scenario.programs if fn in [job.fn for job in jobs])
+            jobs = next(jobs for _, jobs, *_ in model.scenario.programs if fn in [job.fn for job in jobs])
             for job in jobs[: [job.fn for job in jobs].index(fn)]:
                 state = advanced(model, state, t, job.fn, range(job.items), {DONE: DONE}, "is not done when the next job begins")
             job = next(job for job in jobs if job.fn == fn)
+            others = [model.ops[u.local] for u in threads if u.local >= 0]
+            if any(op[:2] == ("finish", fn) and op[-1] == scratch for op in others):
+                raise Broken(f"two threads use one scratch in job {fn}")
             if args != job.args or (scratch - job.scratch) % job.stride or not 0 <= first < last <= job.items:
                 raise Broken(f"a range of job {fn} is given what is not its own: {op}")
             late = "runs twice, or after its caller has returned"
             yield resumed(model, advanced(model, state, t, fn, range(first, last), {UNTOUCHED: RUNNING}, late), t)
-        case ("finish", fn, _, first, last):
+        case ("finish", fn, _, first, last, _):
             yield resumed(model, advanced(model, state, t, fn, range(first, last), {RUNNING: DONE}, "does not run"), t)
         case ("returned", jobs, _, code):
             for job in jobs:
@@ -331,9 +336,10 @@ def explore(scenario, functions=None, most=100_000):
 
 
 def check_awake(model, state):
-    """While a caller works at a long kernel that it has announced, no worker sleeps."""
+    """While a caller works at a long kernel that it has announced, no worker sleeps, unless a team has the kernel."""
     locals_ = [thread.local for thread in state.threads if thread.local >= 0]
     generation = state.stores[model.places["generation"]][-1].value
     asleep = any(model.ops[x][0] == "asleep" and model.ops[x][3] != generation for x in locals_)
-    if asleep and any(frame[0] == "work" and dict(frame[2])["caller"] for x in locals_ for frame in model.keys[x][-2:-1]):
+    frames = [model.keys[x][:-1] for x in locals_ if all(frame[0] != "member" for frame in model.keys[x][:-1])]
+    if asleep and any(frame[0] == "work" and dict(frame[2])["caller"] for held in frames for frame in held[-1:]):
         raise Broken("a worker sleeps through a long kernel")

@@ -5,12 +5,12 @@ the same operations in the same order (test_pool_model.py compares the two lists
 a worker without a job spins, or sleeps at once, as the scenario says. interleavings.py searches all interleavings of the threads.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FIELDS = tuple("fn args items grain grains ways scratch stride back".split())  # of a job, in the order in which they are stored
 SHUT, FULL = (-1, 0), (1 << 31) - 1  # a counter is (generation of its job, ranges taken)
 GENERATIONS = 1 << 32
-PROTOCOL = ("work", "worker", "wake", "stop", "stopped", "fork", "run")
+PROTOCOL = ("work", "worker", "wake", "stop", "stopped", "fork", "member", "run")
 
 
 class Job(NamedTuple):
@@ -34,10 +34,12 @@ class Job(NamedTuple):
 class Scenario(NamedTuple):
     """Programs, each a number of threads and its jobs, and the script of each caller. Thread 0 is the first caller, then come the workers.
 
+    A program that a team runs also has the numbers of the team's other threads, which are the last ones of all.
+
     Steps of a script are ("start", thread), ("run", program), ("end",), which ends the workers if no program is running, and operations.
     """
 
-    programs: tuple[tuple[int, tuple[Job, ...]], ...]
+    programs: tuple[tuple[Any, ...], ...]
     scripts: tuple[tuple[tuple, ...], ...]
     workers: int = 1
     idle: tuple[str, ...] = ("spin",)  # what a worker without a job may do: spin, sleep
@@ -45,6 +47,7 @@ class Scenario(NamedTuple):
     interrupts: bool = False  # whether a signal handler may raise
     generation: int = 0
     counter: tuple[int, int] = SHUT  # before its first job
+    helpers: int = 0  # threads of a team, besides its caller
 
 
 # ---- the protocol ---------------------------------------------------------------------------------------------------
@@ -70,7 +73,7 @@ def work(generation, me, caller):
             continue
         first = grain * (high - taken - 1 if back == 2 else low + taken)
         yield "begin", fn, None, args, first, min(first + grain, items), scratch + me * stride
-        yield "finish", fn, None, first, min(first + grain, items)
+        yield "finish", fn, None, first, min(first + grain, items), scratch + me * stride
         done += 1
         if caller and (yield "interrupt", None, None):
             for k in range(ways):
@@ -92,7 +95,8 @@ def worker(me):
         if generation != last:
             if (yield "load", "stop", "monotonic"):
                 return
-            yield from work(generation, me, False)
+            if not (yield "load", "lent", "monotonic"):
+                yield from work(generation, me, False)
             last = generation
             continue
         yield "load", "active", "monotonic"
@@ -131,7 +135,8 @@ def fork(job, ways):
     for k in range(ways):
         yield "store", ("slots", k), "release", (generation, 0)
     yield "xchg", "generation", "seq_cst", generation
-    if job.long:
+    lent = yield "load", "lent", "monotonic"
+    if job.long and not lent:
         yield from wake()
     code = yield from work(generation, 0, bool(job.long))
     while (yield "load", "finished", "acquire") != job.grains:
@@ -141,12 +146,40 @@ def fork(job, ways):
     return code
 
 
-def run(threads, jobs):
+def member(me, *program):
+    if me == 0:
+        code = yield from walk(*program)
+        yield "store", "lent", "release", 0
+        return code
+    job = yield "load", "generation", "acquire"
+    while True:
+        yield from work(job, me, False)
+        while (generation := (yield "load", "generation", "acquire")) == job:
+            if not (yield "load", "lent", "acquire"):
+                return None
+        job = generation
+
+
+def parallel(others, threads, jobs):
+    """What the library does that a team belongs to."""
+    for k in others:
+        yield "start", k, None
+    code = yield from member(0, threads, jobs)
+    for k in others:
+        yield "join", k, None
+    return code
+
+
+def run(threads, jobs, others=()):
     if threads > 1 and (yield "cmpxchg", "lock", "acq_rel monotonic", 0, 1):
-        yield "store", "active", "seq_cst", 1
-        yield from wake()
-        code = yield from walk(threads, jobs)
-        yield "store", "active", "monotonic", 0
+        if others:
+            yield "store", "lent", "monotonic", 1
+            code = yield from parallel(others, threads, jobs)
+        else:
+            yield "store", "active", "seq_cst", 1
+            yield from wake()
+            code = yield from walk(threads, jobs)
+            yield "store", "active", "monotonic", 0
         yield "store", "lock", "release", 0
         return code
     return (yield from walk(1, jobs))
@@ -160,7 +193,7 @@ def walk(threads, jobs):
                 return 1
         else:
             yield "begin", job.fn, None, job.args, 0, job.items, job.scratch
-            yield "finish", job.fn, None, 0, job.items
+            yield "finish", job.fn, None, 0, job.items, job.scratch
     return 0
 
 
@@ -168,9 +201,9 @@ def script(scenario, steps):
     results = ()
     for step in steps:
         if step[0] == "run":
-            threads, jobs = scenario.programs[step[1]]
-            code = yield from run(threads, jobs)
-            yield "returned", jobs, None, code
+            program = scenario.programs[step[1]]
+            code = yield from run(*program)
+            yield "returned", program[1], None, code
         elif step[0] == "end":
             if (yield from stop()):
                 for k in range(1, scenario.workers + 1):

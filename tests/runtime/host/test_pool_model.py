@@ -53,6 +53,15 @@ SCENARIOS = {
         generation=GENERATIONS - 1,
     ),
 }
+TEAM = "a team runs a program beside a worker"
+SCENARIOS |= {
+    TEAM: Scenario(((2, (Job(1), Job(2)), (2,)),), ((("start", 1), ("run", 0), ("end",)),), helpers=1),
+    "a worker sleeps while a team runs": Scenario(((2, (Job(1, long=1),), (2,)),), ALONE, idle=("sleep",), helpers=1),
+    "a team runs alone": Scenario(((2, (Job(1, 3), Job(2, 3)), (1,)),), ((("run", 0),),), workers=0, helpers=1),
+    "a team runs, then a worker": Scenario(((2, (Job(1),), (2,)), (2, (Job(2),))), TWICE, helpers=1),
+    "a worker runs, then a team": Scenario(((2, (Job(1),)), (2, (Job(2),), (2,))), TWICE, helpers=1),
+    "a team is interrupted": Scenario(((2, (Job(1, 3, long=1),), (1,)),), ((("run", 0),),), workers=0, interrupts=True, helpers=1),
+}
 SCENARIOS |= {
     f"two programs' jobs differ in {name}": Scenario(two(Job(1), Job(2, **{name: value})), TWICE)
     for name, value in {"args": 1, "items": 3, "grain": 2, "ways": 3, "scratch": 1, "stride": 2, "back": 2}.items()
@@ -84,6 +93,7 @@ def operations_of_the_text(name):
         r"(?P<kind>fence) (?P<order>\w+)",
         r"%\w+ = call i64 \(i64, \.\.\.\) %syscall\(i64 FUTEX, ptr (?P<at>%\w+), i64 (?P<futex>128|129), .*",
         r"(%\w+ = )?call \w+ @(?P<call>work|wake|walk|fork)\(.*",
+        r"call void %(?P<call>parallel)\(ptr @member, .*",
         r"call void (?P<begin>%fn)\(.*",
         r"%\w+ = call i32 (?P<interrupt>@look)\(.*",
     )
@@ -101,7 +111,7 @@ def operations_of_the_text(name):
                 or re.search(r"@(clock|copy|compute)\b", line)
             ), line
             for field in re.findall(r"(?:get|put) \w+ .*%pool\.(\w+)", line):
-                assert field in ("spins", "syscall", "save", "restore", "clock", "signals"), line
+                assert field in ("spins", "syscall", "save", "restore", "clock", "signals", "parallel", "number"), line
     return found
 
 
@@ -142,7 +152,8 @@ LONG, SHORT, LONGER, OVER = list(SCENARIOS)[2], list(SCENARIOS)[0], list(SCENARI
 ALIKE, CUT, TOLD = "two callers of jobs alike", "a job is interrupted, and another runs", "workers are told to end while a program runs"
 RANGE = '        yield "begin", fn, None, args, first, min(first + grain, items), scratch + me * stride\n'
 ANNOUNCE = '    yield "xchg", "generation", "seq_cst", generation\n'
-ROUSE = "    if job.long:\n        yield from wake()\n"
+LENT = '    lent = yield "load", "lent", "monotonic"\n'
+ROUSE = LENT + "    if job.long and not lent:\n        yield from wake()\n"
 STOP = '    yield "store", "stop", "monotonic", 1\n'
 TELL = '    yield "add", "generation", "seq_cst", 1\n'
 WAKE = "    yield from wake()\n"
@@ -239,12 +250,23 @@ MUTANTS = {  # mistake: scenario, function, what it says instead of what
     "the lock is not released": (ALIKE, "run", '"lock", "release"', '"lock", "monotonic"'),
     "the lock is not acquired": (ALIKE, "run", "acq_rel monotonic", "release monotonic"),
     "workers are told to end whoever has the lock": (TOLD, "stop", LOCK, LOCKED),
+    "a worker takes part in a team's job": (TEAM, "worker", 'if not (yield "load", "lent", "monotonic"):', "if True:"),
+    "a team's program does not say that it is lent": (TEAM, "run", '"store", "lent", "monotonic", 1', '"store", "lent", "monotonic", 0'),
+    "a team's threads do not end": (TEAM, "member", '        yield "store", "lent", "release", 0\n', ""),
+}
+MUTANTS |= {
+    "a team's threads are told to end before the program runs": (
+        TEAM,
+        "member",
+        '        code = yield from walk(*program)\n        yield "store", "lent", "release", 0\n',
+        '        yield "store", "lent", "release", 0\n        code = yield from walk(*program)\n',
+    ),
 }
 
 
 def mutant(name, *changes):
     """The model's functions, of which one is changed."""
-    sources = {f: inspect.getsource(getattr(pool_model, f)) for f in (*PROTOCOL, "walk", "script")}
+    sources = {f: inspect.getsource(getattr(pool_model, f)) for f in (*PROTOCOL, "walk", "parallel", "script")}
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in sources[name]
         sources[name] = sources[name].replace(old, new, 1)
