@@ -15,7 +15,7 @@ import numpy as np
 
 from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, Axis, as_axis
+from ngraph.op_graph.axes import Axes, Axis, Clash, as_axis, merge, show_axes
 from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import axes_like, without
@@ -434,6 +434,15 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
     return made, tuple(used)
 
 
+def _of_two_lengths(x: Op, y: Op) -> bool:
+    """Whether an axis of both has two known lengths. An open one has the other's from now on."""
+    try:
+        merge(x.axes, y.axes)
+    except Clash as clash:
+        return any(a.length != b.length for a, b in clash.pairs)
+    return False
+
+
 def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op], own: int = 0) -> list[Op]:
     """Returns a body's carries for the next trip, with the axes and dtypes of its inputs; `own` of them are not the user's."""
     if len(given) != len(carry):
@@ -447,6 +456,12 @@ def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op], own: int = 0)
             raise AxisError(
                 f"{name}: the function takes {old.type} and gives {new.type} to carry",
                 fix="start with a value that has all axes, and the dtype, of what is carried",
+            )
+        if _of_two_lengths(old, new):
+            raise AxisError(
+                f"{name}: the function takes {show_axes(old.axes)} and gives {show_axes(new.axes)} to carry",
+                details=(show_input(new),),
+                fix="carry tensors that keep their lengths: ng.put writes parts of one, and a slice keeps as many as there were",
             )
         fitted.append(new if set(new.axes) == set(old.axes) else REGISTRY["broadcast"].build(new, axes=old.axes))
     return [cast(new, old.dtype) for new, old in zip(fitted, carry, strict=True)]
@@ -560,6 +575,12 @@ def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
                 f"cond: one branch gives {mine.type}, the other {other.type}",
                 details=(show_input(mine), show_input(other)),
                 fix="give both the same axes and dtype, with ng.broadcast and ng.cast",
+            )
+        if _of_two_lengths(mine, other):
+            raise AxisError(
+                f"cond: one branch gives {show_axes(mine.axes)}, the other {show_axes(other.axes)}",
+                details=(show_input(mine), show_input(other)),
+                fix="pad or slice one of them to the other's lengths",
             )
     bodies, captured = close([((), outputs) for outputs in results], since)
     made = cond_record.build(predicate, *captured, **{"then": bodies[0], "else": bodies[1]})

@@ -7,13 +7,13 @@ at its place there, even if other ops use it. The order of the results has no ef
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph import expr
-from ngraph.op_graph.axes import Axis, show_axes, show_made
+from ngraph.op_graph.axes import Axis, Family, show_axes, show_made
 from ngraph.op_graph.dtypes import token as token_dtype
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.memory import no_collection
@@ -43,7 +43,9 @@ class Ids:
         self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
         self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
         self.axes: dict[AxisId, ExprLike] = {}
+        self.first: dict[AxisId, Axis] = {}  # the axis that each id was made for
         self.hints: dict[AxisId, str] = {}
+        self.within: set[Family] = set()  # whose lengths are being found: one that follows from itself is open
 
     def __call__(self, axis: Any) -> AxisId:
         if type(axis) is AxisId:
@@ -53,12 +55,21 @@ class Ids:
             return cached[1]
         length = axis.length
         if length is None:
-            own = axis.family.found_length()
-            if type(own) is Len and own.of.name == axis.name:  # as long as an axis of its name: cut and padded again, say
-                same = self(own.of + (axis.dual - own.of.dual))
+            family = axis.family
+            own = None if family in self.within and family.length is None else family.found_length()
+            as_long = own.of if type(own) is Len else None
+            if isinstance(own, expr.Expr) and (as_long is None or as_long.name != axis.name):
+                self.within.add(family)
+                own = expr.substitute(own, self._leaf)
+                self.within.discard(family)
+                if (cached := self.by_axis.get(id(axis))) is not None:  # two lengths, each the other's: the other one has this one's
+                    return cached[1]
+                as_long = self.first[own.of] if type(own) is Len else None
+            if as_long is not None and as_long.name == axis.name:  # as an axis of its name: cut and padded again, say
+                same = self(as_long + (axis.dual - as_long.dual))
                 self.by_axis[id(axis)] = (axis, same)
                 return same
-            length = own if own is None or isinstance(own, int) else expr.substitute(own, self._leaf)
+            length = own
         key = (axis.name, axis.dual, length)
         found = self.by_key.get(key)
         if found is None:
@@ -72,7 +83,10 @@ class Ids:
         length = leaf.of.length
         if length is None:
             length = leaf.of.family.found_length()
-        return length if isinstance(length, int) else Len(self(leaf.of))
+        if isinstance(length, int):
+            return length
+        found = self(leaf.of)
+        return length if type(length := self.axes[found]) is Len else Len(found)
 
     def _count(self, op: Op) -> Op:
         """Returns the first op that computes the same as this one: `x[:n + 1]` and `y[:n + 1]` have equal lengths."""
@@ -105,8 +119,19 @@ class Ids:
         if length is None and axis.dual:
             length = Len(self(axis.primary))  # a dual has the length of its family
         self.axes[found] = Len(found) if length is None else length
+        self.first[found] = axis
         self.hints[found] = axis.label
         return found
+
+
+def _of_one_length(o: Op) -> Iterator[tuple[Op, ...]]:
+    """Yields groups of ops of which equal axes have one length each: inputs, what a loop carries and gives, results of two branches."""
+    yield o.inputs
+    yield (*o.inputs, o)
+    if "carries" in o.attrs:
+        yield from zip(o.inputs[: o.attrs["carries"]], o.attrs["body"].outputs, strict=False)
+    if "else" in o.attrs:
+        yield from zip(o.attrs["then"].outputs, o.attrs["else"].outputs, strict=True)
 
 
 class StateScope:
@@ -279,12 +304,18 @@ class Lowering:
         happens = o.opdef.name == "effect" or any(type(a) is Program and _has_token(a) for a in attrs.values())
         if happens:
             inputs, attrs = self._with_token(o, inputs, attrs)
-        made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
+        try:
+            made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
+        except AxisError:
+            for group in _of_one_length(o):
+                if unlike := self._unlike(group):
+                    raise self._late_clash(o, unlike) from None
+            raise
         types = made if type(made) is tuple else (made,)
         declared = () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
         for t, d in zip(types[1:] if happens else types, declared, strict=False):
             if set(t.axes) != set(self.type(d).axes):
-                raise self._late_clash(o)
+                raise self._late_clash(o, self._unlike(o.inputs))
         results = tuple([Value(t, o.hint or "") for t in types])
         self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
         if not happens:
@@ -326,22 +357,28 @@ class Lowering:
             self.bodies[body] = _token_first(program) if program.token_in is not None else program
         return self.bodies[body]
 
-    def _late_clash(self, o: Op) -> AxisError:
-        """Returns the error for lengths that were unknown when the op was built, and disagree now."""
+    def _unlike(self, ops: Iterable[Op]) -> list[Axis]:
+        """Returns pairs of equal axes of ops whose lengths are not the same."""
         unlike = []
         first: dict[Axis, Axis] = {}
-        for i in o.inputs:
+        for i in ops:
             for axis in i.type.axes if type(i.type) is TensorType else ():
                 other = first.setdefault(axis, axis)
                 if self.ids(other) != self.ids(axis):
                     unlike += [other, axis]
-        computed = [a for a in unlike if a.length is None]
-        if computed:
-            name = computed[0].short_name
-            sizes = list(dict.fromkeys(expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in unlike))
+        return unlike
+
+    def _late_clash(self, o: Op, unlike: list[Axis]) -> AxisError:
+        """Returns the error for lengths that were unknown when the op was built, and disagree now."""
+        sizes: dict[str, dict[str, None]] = {}  # of each axis of which one has a length that calls give
+        for name in dict.fromkeys([a.short_name for a in unlike if a.length is None]):
+            said = [expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in unlike if a.short_name == name]
+            sizes[name] = dict.fromkeys(said)
+        if sizes:
+            said = ", axis ".join([f"{n} {'' if k else 'has '}the lengths {' and '.join(s)}" for k, (n, s) in enumerate(sizes.items())])
+            name = next(iter(sizes))
             return AxisError(
-                f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): axis {name} has the lengths {' and '.join(sizes)},"
-                " which do not fit in every call",
+                f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): axis {said}, which do not fit in every call",
                 line=o.line,
                 details=(*(show_input(i) for i in o.inputs), *(show_made(a) for a in unlike)),
                 fix=f"give it a length, or make both as long in every call, as x and ng.pad(x, {{'{name}': (1, 0)}})['{name}', :-1] are",

@@ -108,6 +108,36 @@ def test_an_error_names_the_lengths_that_differ_in_some_calls():
     assert "ng.pad(x, {'T': (1, 0)})['T', :-1]" in caught.value.fix
 
 
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_two_open_axes_that_are_each_as_long_as_the_other(transformer_name):
+    """A table of steps between states: its columns meet its rows, and its rows its columns, under one name each."""
+    x, y, m = (ng.placeholder(text, dtype="float64").named(name) for text, name in (("S=?", "x"), ("R=?", "y"), ("S=? R=?", "m")))
+    rows, columns = x + ng.map_roles(y, {"R": "S"}), y - ng.map_roles(x, {"S": "R"})
+    for results in ([rows, columns, m * rows * columns], [m * columns * rows, rows, columns]):
+        f = ngt.make_transformer_factory(transformer_name)().computation(results, x, y, m)
+        for n in (3, 1, 0):
+            a, b, c = np.arange(n) + 1.0, np.arange(n) ** 2.0, np.ones((n, n)) + np.arange(n)
+            found = f(a, b, c)
+            wanted = [a + b, b - a, c * (a + b)[:, None] * (b - a)]
+            for value, want in zip(found, wanted if results[0] is rows else [wanted[2], *wanted[:2]], strict=True):
+                np.testing.assert_array_equal(value, want)
+        with pytest.raises(ArgumentError, match="axis [RS] has length"):
+            f(np.ones(3), np.ones(2), np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("joined", ["concat", "stack", "put"])
+def test_an_error_of_joined_tensors_names_the_lengths_that_differ_in_some_calls(joined):
+    x = ng.placeholder("C=2 H=? W=?").named("x")
+    up = ng.repeat(ng.max_pool(x, {"H": 2}), 2, "H")
+    made = {
+        "concat": lambda: ng.concat_along_axis([up, x], "C"),
+        "stack": lambda: ng.stack([up, x], "P=2"),
+        "put": lambda: ng.put(x, ng.constant([0], "C=1", dtype="int32"), up["C", :1], "C"),
+    }[joined]()
+    with pytest.raises(AxisError, match=r"axis H has the lengths max.* and H, which do not fit in every call"):
+        executor(made, x)
+
+
 def test_a_length_that_an_op_computes_from_an_open_one_does_not_give_that_one():
     """The count of x's rows cuts a table: the table's length follows from x, and x's from each call."""
     x, table = ng.placeholder("T=? D=4").named("x"), ng.placeholder("T=16 D=4").named("table")
