@@ -56,10 +56,10 @@ class Family:
                     seen.add(other)
                     todo.append(other)
         (length, *others) = known or (None,)
-        return None if others or length is not None and _rests_on(length, seen) else length
+        return None if others or length is not None and rests_on(length, seen) else length
 
 
-def _rests_on(length: ExprLike, families: set[Family]) -> bool:
+def rests_on(length: ExprLike, families: set[Family]) -> bool:
     """Whether a length is computed from that of one of the families, or by ops from values along one of them."""
 
     def under(family: Family) -> Iterable[Family]:

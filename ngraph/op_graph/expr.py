@@ -101,6 +101,7 @@ class Run(Leaf):
 
 DEEPEST = 256  # nested operators: expressions of this depth can be walked by recursion
 MAX_OPERATORS = 4096  # operators in all, counted with repetition
+MOST_TERMS = 64  # operators of two sums whose common terms are looked for
 
 
 class Bin(Expr):
@@ -164,6 +165,8 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
             a, b = b, a
         if b == 0:
             return a
+        if a == b:
+            return combine("*", a, 2)
         if isinstance(b, int) and isinstance(a, Bin) and a.op == "+" and isinstance(a.b, int):
             return combine("+", a.a, a.b + b)
         whole = _rejoined(a, b) or _rejoined(b, a)
@@ -177,6 +180,9 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
         cut = _cut_by(a, b)
         if cut is not None:
             return combine("min", a, cut)
+        rest = _difference(a, b)
+        if rest is not None:
+            return rest
     elif op == "*":
         if isinstance(a, int):
             a, b = b, a
@@ -194,13 +200,17 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
     elif op == "%":
         if b == 1:
             return 0
-    elif op in ("min", "max") and a == b:
-        return a
-    elif op == "max" and b == 0:
-        if not_negative(a):
+    elif op in ("min", "max"):
+        if a == b:
             return a
+        for more, less in ((a, b), (b, a)):
+            rest = combine("+", more, -less) if isinstance(less, int) else _difference(more, less)
+            if rest is not None and not_negative(rest):
+                return more if op == "max" else less
         if (
-            isinstance(a, Bin)
+            op == "max"
+            and b == 0
+            and isinstance(a, Bin)
             and a.op == "+"
             and isinstance(a.b, int)
             and a.b < 0
@@ -209,7 +219,45 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
             and a.a.b == 0
         ):
             return combine("max", combine("+", a.a.a, a.b), 0)  # cut twice
+        counted = _count_of_windows(a) if op == "max" and b == 0 else None
+        if counted is not None:
+            return combine("max", counted, 0)
     return Bin(op, a, b)
+
+
+def _count_of_windows(e: ExprLike) -> ExprLike | None:
+    """Returns (n + c * k) // k where e is n // k + c, how many windows fit, with c above 0; otherwise None."""
+    if not isinstance(e, Bin) or e.op != "+" or not isinstance(e.b, int) or e.b <= 0:
+        return None
+    n = e.a
+    return combine("//", n.a + e.b * n.b, n.b) if isinstance(n, Bin) and n.op == "//" and isinstance(n.b, int) and n.b > 0 else None
+
+
+def _terms(e: ExprLike, factor: int, into: dict[Expr, int]) -> int:
+    """Adds the terms of a sum, `factor` times, to `into`, their factors; returns `factor` times the constant term."""
+    if isinstance(e, int):
+        return factor * e
+    if isinstance(e, Bin) and e.op in ("+", "-"):
+        return _terms(e.a, factor, into) + _terms(e.b, factor if e.op == "+" else -factor, into)
+    if isinstance(e, Bin) and e.op == "*" and isinstance(e.b, int):
+        return _terms(e.a, factor * e.b, into)
+    into[e] = into.get(e, 0) + factor
+    return 0
+
+
+def _difference(a: ExprLike, b: ExprLike) -> ExprLike | None:
+    """Returns a - b where both have terms in common, and none is left over of b; otherwise None."""
+    if getattr(a, "size", 0) + getattr(b, "size", 0) > MOST_TERMS:
+        return None
+    terms: dict[Expr, int] = {}
+    constant = _terms(a, 1, terms) + _terms(b, -1, terms)
+    left = {e: n for e, n in terms.items() if n}
+    if len(left) == len(terms) or min(left.values(), default=1) < 0:
+        return None
+    rest: ExprLike = 0
+    for e, n in left.items():
+        rest = combine("+", rest, combine("*", e, n))
+    return combine("+", rest, constant)
 
 
 def _cut_by(a: ExprLike, e: ExprLike) -> ExprLike | None:

@@ -238,7 +238,7 @@ def conv(
     for a, r in along.items():
         before, after = padding_of(x, pads[a], a, r, strides[a], dilations[a])
         size = windows_along(x, a, r, strides[a], (before, after), dilations[a], "conv")
-        made = checked_out(x, outs[a], size, "conv") if a in outs else a.resized(size)
+        x, made = checked_out(x, a, outs[a], size, "conv") if a in outs else (x, a.resized(size))
         numbers.append((a, r, made, strides[a], dilations[a], 1, before))
     result = convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
     return result if out_axes is None else axes_with_order(result, out_axes)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ngraph.errors import AxisError
-from ngraph.op_graph.axes import Axis, new_axis
+from ngraph.op_graph.axes import Axis, new_axis, rests_on
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
@@ -33,8 +33,10 @@ def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int) -> 
     """Returns the result's axis. A given one may exceed `size` by less than a stride: these lengths convolve to the same one."""
     if given is None:
         return axis.resized(size)
-    if given.family.length is None:
+    if given.family.length is None and not rests_on(size, {given.family}):
         given.family.length = size
+    elif given.length is None:
+        return given.resized(size)
     elif isinstance(size, int) and given.length is not None and not size <= given.length < size + stride:
         lengths = str(size) if stride == 1 else f"{size} to {size + stride - 1}"
         raise AxisError(

@@ -20,14 +20,15 @@ from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph import misspelt
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axis, make_axis
-from ngraph.op_graph.expr import minimum
+from ngraph.op_graph.expr import Idx, minimum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops import factorisation, spectral
 from ngraph.ops.elementwise import absolute, as_op, cast, common, equal, log, sign, sqrt
 from ngraph.ops.factorisation import Matrices, beside, renamed
 from ngraph.ops.linear import contract
-from ngraph.ops.rearrange import broadcast, iota
+from ngraph.ops.moving import read
+from ngraph.ops.rearrange import broadcast, checked_lengths, distance, iota
 from ngraph.ops.reduce import min, prod, sum
 from ngraph.ops.state import parts
 from ngraph.ops.statistics import largest_size
@@ -81,6 +82,10 @@ def _matrices(x: Any, rows: Any, columns: Any, name: str, square: bool = False) 
             details=(show_input(x),),
             fix="use ng.linalg.lstsq or pinv, or name two axes of one length",
         )
+    if square and m != n and not (type(m) is type(n) is int):
+        what = f"axis {made.rows.label} of square matrices with columns {made.columns.label}"
+        first = checked_lengths(made.rows, distance(m, n), what, "give matrices with as many rows as columns")
+        made = Matrices(read(x, x.axes, {made.rows: Idx(made.rows) + first}), made.rows, made.columns)
     return made
 
 

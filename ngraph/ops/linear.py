@@ -11,10 +11,10 @@ from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, own_axes, show_input
+from ngraph.op_graph.opdef import Call, OpDef, op, own_axes, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
-from ngraph.ops.rearrange import axes_with_order
+from ngraph.ops.rearrange import axes_with_order, relabelled
 from ngraph.warn import warn
 
 
@@ -94,7 +94,8 @@ contract: OpDef = op(
 
 def _renamed(x: Op, pairs: list[tuple[Axis, Axis]]) -> Op:
     """Returns `x` with axes renamed; the other axes stay."""
-    return REGISTRY["rename"].build(x, to=tuple(pairs)) if pairs else x
+    new = dict(pairs)
+    return relabelled(x, [new.get(a, a) for a in x.axes], "dot") if pairs else x
 
 
 def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:

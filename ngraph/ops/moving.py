@@ -9,17 +9,26 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError
-from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph import expr
 from ngraph.op_graph.arguments import one_of
-from ngraph.op_graph.axes import Axis, as_axis, make_axis, show_axes
+from ngraph.op_graph.axes import Axis, as_axis, show_axes
 from ngraph.op_graph.dtypes import check_fits
-from ngraph.op_graph.expr import Expr, ExprLike, Idx, Run
+from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, own_axes, show_input
 from ngraph.ops.elementwise import arithmetic, as_op, common, equal, less_equal, where
-from ngraph.ops.indexing import bounded
-from ngraph.ops.rearrange import both_sides, broadcast, cast_axes, concat, diagonal, iota, reindex, slice_along_axis, windows
-from ngraph.ops.reduce import count, reduce
+from ngraph.ops.rearrange import (
+    both_sides,
+    cast_axes,
+    checked_lengths,
+    concat,
+    diagonal,
+    iota,
+    reindex,
+    slice_along_axis,
+    windows,
+)
+from ngraph.ops.reduce import reduce
 
 
 def read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], pad_value: Any = 0) -> Op:
@@ -209,12 +218,6 @@ def tile(x: Any, counts: Mapping[Any, int]) -> Op:
     return _moved(x, long, index, lambda a: np.tile(np.arange(a.length or 0), many[a]))
 
 
-def _checked(a: Axis, wrong: ExprLike, what: str, fix: str) -> ExprLike:
-    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError."""
-    outside = broadcast(count((a,), dtypes.int64), [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
-    return Run(reduce.build(bounded(outside, a, what, fix=fix), kind="add", axes=tuple(outside.axes)))
-
-
 def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...]:
     """Returns `x` cut along `axis` into parts, which keep its name: a number of equal ones, or their lengths in order.
 
@@ -237,7 +240,7 @@ def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...
             )
         lengths = [n // many] * many
         if isinstance(n, Expr):
-            first = _checked(a, n % many, f"axis {a.label} in {many} equal parts", f"take a length that {many} divides")
+            first = checked_lengths(a, n % many, f"axis {a.label} in {many} equal parts", f"take a length that {many} divides")
     else:
         each = [operator.index(p) for p in parts]
         lengths, total = [*each], sum(each)
@@ -245,7 +248,7 @@ def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...
             raise AxisError(f"split({x.label}): {each} are no lengths", details=(show_input(x),), fix="each is 0 or more")
         if isinstance(n, Expr):
             wrong, shown = expr.maximum(n - total, total - n), ", ".join(map(str, each))
-            first = _checked(a, wrong, f"axis {a.label} in parts of {shown}", f"they sum to {total}")
+            first = checked_lengths(a, wrong, f"axis {a.label} in parts of {shown}", f"they sum to {total}")
         elif total != n:
             raise AxisError(f"split({x.label}): {each} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {total}")
     made = []
@@ -375,6 +378,8 @@ def pixel_shuffle(x: Any, channel: Axis | str, factors: Mapping[Any, int]) -> Op
     place: ExprLike = Idx(few)
     for a, n in by.items():
         place = place * n + Idx(long[a]) % n
+    if isinstance(c.size, Expr):
+        place = place + checked_lengths(c, c.size % whole, f"axis {c.label} in {whole} parts", f"take a length that {whole} divides")
     return read(x, _resized(x, {c: few, **long}), {c: place, **{a: Idx(b) // by[a] for a, b in long.items()}})
 
 
@@ -437,7 +442,10 @@ def cross(x: Any, y: Any, axis: Axis | str) -> Op:
             f"cross({x.label}, {y.label}): {a!r} does not have three elements", details=(show_input(x),), fix="take vectors of three"
         )
 
+    wrong = expr.maximum(a.size - 3, 3 - a.size) if isinstance(a.size, Expr) else 0
+    first = checked_lengths(a, wrong, f"axis {a.label} of vectors", "take vectors of three")
+
     def turned(t: Op, by: int) -> Op:
-        return read(t, t.axes, {a: (Idx(a) + by) % 3})
+        return read(t, t.axes, {a: (Idx(a) + by) % 3 + first})
 
     return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1)

@@ -200,7 +200,7 @@ def _pool(
                 fix="pad less than the window is long",
             )
         length = windows_along(x, a, r, strides[a], (before, after), dilations[a], name)
-        made = checked_out(x, outs[a], length, name) if a in outs else a.resized(length)
+        x, made = checked_out(x, a, outs[a], length, name) if a in outs else (x, a.resized(length))
         windows.append((a, r, made, strides[a], dilations[a], before))
     return record(x, windows=tuple(windows)) if windows else x
 

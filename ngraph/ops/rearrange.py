@@ -14,10 +14,10 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, show_axes, words
+from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, rests_on, show_axes, words
 from ngraph.op_graph.dtypes import as_dtype, computes
-from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len, Run
-from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.expr import APPLY, Bin, ExprLike, Idx, Len, Run
+from ngraph.op_graph.op import Op, TensorType, place_of_now
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, without
 from ngraph.ops.elementwise import (
@@ -225,7 +225,7 @@ rename_record: OpDef = op(
 )
 
 
-def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
+def relabelled(x: Op, new: Sequence[Axis], name: str) -> Op:
     """Returns `x` with the axes `new` in place of its own; a length that only one side has is propagated to the other."""
     unlike = [(a, b) for a, b in zip(x.axes, new, strict=True) if a.length is not None and b.length is not None and a.length != b.length]
     if unlike:
@@ -246,10 +246,12 @@ def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
         if a.family is b.family and a.dual == b.dual:
             continue
         if a.family is not b.family:
-            if b.family.length is None and not (isinstance(a.size, Expr) and b.primary in [leaf.of for leaf in expr.leaves(a.size)]):
+            if b.family.length is None and not rests_on(a.size, {b.family}):
                 b.family.length = a.size
-            elif a.family.length is None and b.length is not None:
-                a.family.length = b.length
+            elif a.family.length is None and b.family.length is not None and not rests_on(b.size, {a.family}):
+                a.family.length = b.size
+            elif a.size != b.size:
+                b = b.resized(a.size)  # a length that may differ from b's, or that depends on it: what x has stays what it is
         pairs.append((a, b))
     return rename_record.build(x, to=tuple(pairs)) if any(a != b for a, b in pairs) else x
 
@@ -281,7 +283,7 @@ def cast_axes(x: Any, axes: Any) -> Op:
     """
     x = as_op(x)
     axes = _by_position(x, axes, "cast_axes")
-    return _relabel(x, axes, "cast_axes")
+    return relabelled(x, axes, "cast_axes")
 
 
 def _renewed(old: Axis, new: Axis | str) -> Axis:
@@ -299,7 +301,7 @@ def cast_role(x: Any, axes: Any) -> Op:
     """
     x = as_op(x)
     axes = _by_position(x, axes, "cast_role")
-    return _relabel(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
+    return relabelled(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
 
 
 def map_roles(x: Any, axes_map: Mapping[Any, Any] = {}, **names: Any) -> Op:
@@ -312,7 +314,7 @@ def map_roles(x: Any, axes_map: Mapping[Any, Any] = {}, **names: Any) -> Op:
     """
     x = as_op(x)
     new = {find_axis(x, old, "map_roles"): to for old, to in {**axes_map, **names}.items()}
-    return _relabel(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
+    return relabelled(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
 
 
 # ---- reindex ----------------------------------------------------------------------------------------------------------
@@ -896,7 +898,7 @@ def windows(
     outs: dict[Axis, Axis] = {}
     for a, r in found.items():
         size = windows_along(x, a, r, strides[a], pads[a], dilations[a], "windows")
-        outs[a] = checked_out(x, given[a], size, "windows") if a in given else a.resized(size)
+        x, outs[a] = checked_out(x, a, given[a], size, "windows") if a in given else (x, a.resized(size))
     index = {a: Idx(outs[a]) * strides[a] + Idx(r) * dilations[a] - pads[a][0] for a, r in found.items()}
     return _read(x, (*(outs.get(a, a) for a in x.axes), *found.values()), index, pad_value=pad_value)
 
@@ -912,17 +914,38 @@ def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis,
     return given
 
 
-def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
-    """Returns an axis given for a result of this length: it takes the length, or must already have it."""
-    if axis.family.length is None:
-        axis.family.length = size
-    elif isinstance(size, int) and axis.length is not None and axis.length != size:
+def checked_out(x: Op, a: Axis, given: Axis, size: ExprLike, name: str) -> tuple[Op, Axis]:
+    """Returns x and the axis given for a result along `a` of this length: it takes the length, or must have it in each call."""
+    if given.family.length is None and not rests_on(size, {given.family}):
+        given.family.length = size
+    elif given.length is None:
+        given = given.resized(size)  # a length that may differ from its own, or that depends on it, as that of the axis of x
+    elif not isinstance(size, int):
+        what, fix = f"axis {a.label} for a result of {given!r}", "leave the length of the result's axis open"
+        return _read(x, x.axes, {a: Idx(a) + checked_lengths(a, distance(size, given.size), what, fix)}), given
+    elif given.length != size:
         raise AxisError(
-            f"{name}({x.label}): the result's axis {axis!r} would have length {size}",
+            f"{name}({x.label}): the result's axis {given!r} would have length {size}",
             details=(show_input(x),),
-            fix=f"ng.make_axis({size}, name={axis.name!r}), or leave its length open",
+            fix=f"ng.make_axis({size}, name={given.name!r}), or leave its length open",
         )
-    return axis
+    return x, given
+
+
+def checked_lengths(a: Axis, wrong: ExprLike, what: str, fix: str) -> ExprLike:
+    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError about `a`."""
+    if wrong == 0:
+        return 0
+    file, line = place_of_now().line or ("", 0)
+    number = REGISTRY["constant"].build(value=a.size, axes=Axes(), dtype=dtypes.int64)
+    outside = broadcast(number, [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
+    checked = REGISTRY["check_bounds"].build(outside, axis=a, negative=True, what=what, file=file, line=line, fix=fix)
+    return Run(REGISTRY["reduce"].build(checked, kind="add", axes=tuple(outside.axes)))
+
+
+def distance(a: ExprLike, b: ExprLike) -> ExprLike:
+    """Returns how far two lengths are apart: 0 where they are one expression."""
+    return expr.maximum(a - b, b - a)
 
 
 # ---- joining and splitting --------------------------------------------------------------------------------------------
@@ -1011,6 +1034,8 @@ def unflatten(x: Any, axes: Any = None) -> Op:
     if len(rest) == 1:
         split[rest[0]] = new
         rest = new = []
+    for a, parts in split.items():
+        _take_rest(a, parts)
     wrong = [a for a, parts in split.items() if not _same_size(a.size, product(p.size for p in parts))]
     if rest or new or wrong:
         raise AxisError(
@@ -1018,9 +1043,23 @@ def unflatten(x: Any, axes: Any = None) -> Op:
             details=(show_input(x),),
             fix="give axes whose lengths multiply to it",
         )
-    index = {a: radix([Idx(p) for p in parts], [p.size for p in parts]) for a, parts in split.items()}
+    index = {a: radix([Idx(p) for p in parts], [p.size for p in parts]) + _parted(a, parts) for a, parts in split.items()}
     kept = {a: a for a in x.axes}
     return _read(x, [kept.get(a, a) for a in axes], index) if index else axes_with_order(x, axes)
+
+
+def _take_rest(a: Axis, parts: Sequence[Axis]) -> None:
+    """Gives the only part without a length what the others leave of that of `a`, an axis that they split."""
+    others = product(p.size for p in parts if p.family.length is not None)
+    unknown = [p for p in parts if p.family.length is None]
+    if len(unknown) == 1 and isinstance(others, int) and others > 0 and not rests_on(a.size, {unknown[0].family}):
+        unknown[0].family.length = a.size // others
+
+
+def _parted(a: Axis, parts: Sequence[Axis]) -> ExprLike:
+    """Returns 0 for an index expression. A call in which the parts' lengths do not multiply to that of `a` ends with a BoundsError."""
+    apart = distance(a.size, product(p.size for p in parts))
+    return checked_lengths(a, apart, f"axis {a.label} split into {show_axes(parts)}", "give parts whose lengths multiply to it")
 
 
 def _same_size(a: ExprLike, b: ExprLike) -> bool:

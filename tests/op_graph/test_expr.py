@@ -63,6 +63,23 @@ def test_a_divisor_divides_whatever_the_leaves_are(tree, values):
     assert wanted == 0 if d == 0 else wanted % d == 0
 
 
+def test_common_terms_of_a_difference_cancel():
+    n, h = Len("N"), Idx("H")
+    assert (n + 2) - n == 2 and (n + h + 3) - (n + 1) == h + 2
+    assert minimum(n + 4, 4) == minimum(4, n + 4) == 4 and maximum(n + 4, n) == n + 4 and maximum((n + 2) - n, 0) == 2
+    assert (
+        text(n - h) == "Len(N) - Idx(H)"
+        and text(minimum(n, 4)) == "min(Len(N), 4)"
+        and text(maximum(Run("n") + 4, 4)) == "max(Run(n) + 4, 4)"
+    )
+
+
+def test_counts_of_windows_are_divisions():
+    n = Len("N")
+    assert maximum((n - 2) // 2 + 1, 0) == n // 2 and maximum((n - 1) // 2 + 1, 0) == (n + 1) // 2
+    assert n + n == n * 2 and (n + n + 1) // 2 == n and maximum((n - 7) // 2 + 1, 0) != (n - 5) // 2
+
+
 def test_divisors_are_seen_through_the_ends_of_blocks():
     n = Len("N")
     assert divisor(minimum(480 - n * 64, 64)) == 32
@@ -169,7 +186,7 @@ def test_division_by_zero_is_an_error_when_it_is_written():
         (N * -1, "Len(N) * (-1)"),
         (N // (H * 2), "Len(N) // (Idx(H) * 2)"),
         (N // H % 3, "Len(N) // Idx(H) % 3"),
-        (minimum(N + 1, -3), "min(Len(N) + 1, -3)"),
+        (minimum(Run("n") + 1, -3), "min(Run(n) + 1, -3)"),
     ],
 )
 def test_text_reads_as_python_writes_it(e, shown):

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, AxisError, UnsupportedError
+from ngraph.errors import ArgumentError, AxisError, BoundsError, UnsupportedError
 
 
 def executor(results, *parameters):
@@ -100,6 +100,117 @@ def test_what_is_cut_twice_is_as_long_as_what_is_cut_once():
         )
 
 
+def test_the_end_of_a_longer_text_has_a_known_length():
+    """A convolution over a text that comes in pieces: the state keeps the last two rows, which there are in every call."""
+    x, w = ng.placeholder("T=? C=2", dtype="float64"), ng.placeholder("R=3 C=2", dtype="float64")
+    state = ng.persistent_tensor("T=2 C=2", dtype="float64", initial_value=0)
+    whole = ng.concat_along_axis([state, x], "T")
+    assert whole["T", -2:].axes[0].length == 2
+    y = ng.conv(whole, w, {"T": "R"}) + x["C", 0] * 0  # as many rows as x has
+    step = executor([y, ng.assign(state, whole["T", -2:])], x, w)
+    rows, filters = np.random.default_rng(0).standard_normal((20, 2)), np.random.default_rng(1).standard_normal((3, 2))
+    ends = np.cumsum([0, 1, 0, 3, 2, 7, 5, 1, 1])
+    found = np.concatenate([step(rows[a:b], filters)[0] for a, b in zip(ends, ends[1:], strict=False)])
+    padded = np.concatenate([np.zeros((2, 2)), rows])
+    np.testing.assert_allclose(found, [(padded[t : t + 3] * filters).sum() for t in range(20)], rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_padded_and_cut_to_a_number_has_that_length():
+    x, y = ng.placeholder("T=?", dtype="float64"), ng.placeholder("T=4", dtype="float64")
+    f = executor(ng.pad(x, {"T": (0, 4)})["T", :4] + y, x, y)
+    for n in (0, 1, 4, 6):
+        np.testing.assert_array_equal(f(np.arange(n) + 1.0, np.ones(4)), np.pad(np.arange(n) + 1.0, (0, 4))[:4] + 1)
+
+
+TWICE = {
+    "cast to an open axis": lambda x: ng.cast_axes(ng.flatten(ng.repeat(x, 2, "T"), "T"), [ng.make_axis(name="T"), x.axes[1]]),
+    "pairs joined again": lambda x: ng.cast_axes(
+        ng.flatten(ng.rearrange(x, "(T P) D -> T P D", P=2), "T P"), [ng.make_axis(name="T"), x.axes[1]]
+    ),
+    "renamed to the axis": lambda x: ng.map_roles(ng.map_roles(ng.repeat(x, 2, "T"), {"T": "U"}), {"U": x.axes[0]}),
+    "renamed to an open axis": lambda x: ng.map_roles(ng.map_roles(x["T", 1:], {"T": "U"}), {"U": ng.make_axis(name="T")}),
+    "cast to a cut axis": lambda x: ng.cast_axes(ng.repeat(x, 2, "T"), x["T", 1:].axes),
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_an_axis_keeps_its_length_under_another_name(kind):
+    """The new name is that of an axis with another length: it is not taken for one."""
+    x = ng.placeholder("T=? D=2", dtype="float64").named("x")
+    with pytest.raises(AxisError, match="axis T has the lengths .* and T, which do not fit in every call"):
+        executor(TWICE[kind](x) + x, x)
+
+
+def test_a_renamed_input_is_as_long_as_the_axis_whose_name_it_gets():
+    x, y = ng.placeholder("T=?", dtype="float64").named("x"), ng.placeholder("U=?", dtype="float64").named("y")
+    f = executor(x["T", 1:] - ng.cast_axes(y, x["T", 1:].axes), x, y)
+    np.testing.assert_array_equal(f([1, 2, 4], [1, 1]), [1, 3])
+    with pytest.raises(ArgumentError, match="axis U of placeholder y has length 2, and got 3"):
+        f([1, 2, 4], [1, 1, 1])
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_results_along_the_open_axis_that_they_come_from(transformer_name):
+    x, w = ng.placeholder("T=? D=2", dtype="float64"), ng.placeholder("R=3", dtype="float64")
+    T = x.axes[0]
+    results = [ng.conv(x, w, {"T": "R"}, out={"T": T}), ng.max_pool(x, {"T": 2}, out={"T": T}), ng.deconv(x, w, {"T": "R"}, out={"T": T})]
+    f = ngt.make_transformer_factory(transformer_name)().computation(results, x, w)
+    for n in (5, 3):
+        assert [v.shape[0] for v in f(np.ones((n, 2)), np.ones(3))] == [n - 2, n // 2, n + 2]
+
+
+SQUARE = {
+    "solve": lambda x, b: ng.linalg.solve(x, b, "H", "W"),
+    "inv": lambda x, b: ng.linalg.inv(x, "H", "W"),
+    "det": lambda x, b: ng.linalg.det(x, "H", "W"),
+    "cholesky": lambda x, b: ng.linalg.cholesky(x, "H", "W"),
+}
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+@pytest.mark.parametrize("name", SQUARE)
+def test_matrices_of_open_lengths_are_square_in_each_call(name, transformer_name):
+    x, b = ng.placeholder("H=? W=?", dtype="float64"), ng.placeholder("H=?", dtype="float64")
+    f = ngt.make_transformer_factory(transformer_name)().computation(SQUARE[name](x, b), x, b)
+    a, right = np.array([[4.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+    wanted = np.linalg.solve(a, right) if name == "solve" else getattr(np.linalg, name)(a)
+    np.testing.assert_allclose(f(a, right), wanted, rtol=1e-12)
+    with pytest.raises(BoundsError, match="axis H of square matrices with columns W"):
+        f(np.ones((3, 2)), np.ones(3))
+
+
+def test_dot_pairs_no_axis_with_a_cut_one():
+    C = axis(None, "C")
+    w, x = ng.placeholder([axis(2, "K"), C - 1]), ng.placeholder([C, axis(None, "N")])
+    with pytest.raises(AxisError, match="axis C has the lengths C and max.*, which do not fit in every call"):
+        executor(ng.dot(w, x["C", 1:]), w, x)
+    known, open_ = ng.placeholder([axis(2, "K"), axis(3, "C") - 1]), ng.placeholder([axis(None, "C")])
+    f = executor(ng.dot(known, open_), known, open_)
+    assert f(np.ones((2, 3)), [1, 2, 3]).tolist() == [6, 6]
+    with pytest.raises(ArgumentError, match="axis C .* has length 3, and got 4"):
+        f(np.ones((2, 3)), np.ones(4))
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_lengths_that_a_call_brings_must_fit_those_that_were_given(transformer_name):
+    x, w = ng.placeholder("T=? D=2", dtype="float64"), ng.placeholder("R=3", dtype="float64")
+    rows = np.arange(12.0).reshape(6, 2)
+    for made, wanted, wrong in (
+        (ng.rearrange(x, "(T P) D -> T P D", P=3), rows.reshape(2, 3, 2), (5, 7)),
+        (ng.unflatten(ng.flatten(x, "T D"), "A=4 B=3"), rows.reshape(4, 3), (5, 7)),
+        (ng.unflatten(ng.flatten(x, "T D"), "A=? B=3"), rows.reshape(4, 3), (5, 7)),
+        (ng.conv(x, w, {"T": "R"}, out={"T": "P=4"}), rows[:-2] + rows[1:-1] + rows[2:], (5, 7)),
+        (ng.max_pool(x, {"T": 2}, out={"T": "P=3"}), rows[1::2], (5, 8)),
+        (ng.pixel_shuffle(x, "T", {"D": 3})["D", :2], np.stack([rows[::3, 0], rows[1::3, 0]], 1), (5, 7)),
+        (ng.cross(x["T", ::2], ng.roll(x["T", ::2], 1, "T") ** 2, "T"), np.cross(rows[::2], np.roll(rows[::2], 1, 0) ** 2, axis=0), (3, 8)),
+    ):
+        f = ngt.make_transformer_factory(transformer_name)().computation(made, x, w)
+        np.testing.assert_array_equal(f(rows, np.ones(3)), wanted)
+        for n in wrong:
+            with pytest.raises(BoundsError, match="of axis T"):
+                f(np.ones((n, 2)), np.ones(3))
+
+
 def test_an_error_names_the_lengths_that_differ_in_some_calls():
     x = ng.placeholder("T=? D=4").named("x")
     later = ng.concat_along_axis([ng.zeros("T=1 D=4"), x["T", :-1]], "T")
@@ -134,7 +245,7 @@ def test_an_error_of_joined_tensors_names_the_lengths_that_differ_in_some_calls(
         "stack": lambda: ng.stack([up, x], "P=2"),
         "put": lambda: ng.put(x, ng.constant([0], "C=1", dtype="int32"), up["C", :1], "C"),
     }[joined]()
-    with pytest.raises(AxisError, match=r"axis H has the lengths max.* and H, which do not fit in every call"):
+    with pytest.raises(AxisError, match=r"axis H has the lengths H // 2 \* 2 and H, which do not fit in every call"):
         executor(made, x)
 
 
