@@ -47,6 +47,11 @@ def _float(name: str, x: Op, arguments: int = 1) -> Op:
 
 
 def _scalar(name: str, value: Any) -> Op:
+    if isinstance(value, (tuple, list, Mapping)):
+        raise GraphError(
+            f"{name}: the function gives a {type(value).__name__} of {len(value)} values, not one scalar",
+            fix="return the scalar alone, or (scalar, anything) with has_aux=True",
+        )
     found = as_op(value)
     if found.axes:
         raise GraphError(

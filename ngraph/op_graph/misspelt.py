@@ -11,7 +11,12 @@ from ngraph import errors
 from ngraph.errors import NoTensor, UnknownName, nearest
 
 OF_COMPUTATIONS = dict.fromkeys(("run", "eval", "forward", "predict", "execute"), "f(x), which computes it")
-OF_TRANSFORMERS = dict.fromkeys(("compute", "function", "run", "eval", "execute", "executor"), "transformer.computation(y, x)")
+OF_TRANSFORMERS = {
+    **dict.fromkeys(("compute", "function", "run", "eval", "execute", "executor"), "transformer.computation(y, x)"),
+    **dict.fromkeys(("get_tensor_view_value", "device_to_host", "value"), "transformer.get(variable)"),
+    **dict.fromkeys(("host_to_device",), "transformer.set(variable, value)"),
+    **dict.fromkeys(("transformer_name",), "transformer.name"),
+}
 
 
 def foreign() -> Any:

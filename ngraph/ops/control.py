@@ -340,7 +340,18 @@ def _leaves(form: Any) -> list[Any]:
 
 
 def _flat(x: Any) -> tuple[Op, ...]:
-    return as_ops(_leaves(_parts(x)))
+    return _tensors(as_ops(_leaves(_parts(x))))
+
+
+def _tensors(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Returns what a function of a loop or choice gave. Raises GraphError for an op without a value, such as an assign."""
+    for o in ops:
+        if type(o.type) is not TensorType:
+            raise GraphError(
+                f"the function of a loop or choice gives {o.label}, which has no value",
+                fix="carry what changes, and assign what the loop or choice gives",
+            )
+    return ops
 
 
 def _start(carry: Any) -> tuple[Op, ...]:
@@ -366,7 +377,7 @@ def _flat_like(name: str, form: Any, x: Any) -> tuple[Op, ...]:
     """Returns the ops of a nest in the order of another's keys. Raises GraphError where it has other parts."""
     form, x = _parts(form), _parts(x)
     try:
-        return as_ops(nest.leaves_like(form, x, _array_inside(x), _array_inside(form)))
+        return _tensors(as_ops(nest.leaves_like(form, x, _array_inside(x), _array_inside(form))))
     except ValueError as error:
         raise GraphError(f"{name} gives {error}", fix="give the same parts") from None
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError, GraphError, show_line
+from ngraph.errors import ArgumentTypeError, AxisError, DTypeError, GraphError, show_line
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import immutable
 from ngraph.op_graph.axes import Axes, show_axes
@@ -98,6 +100,22 @@ def _held(value: Any) -> Any:
     return immutable(array_of(value, "an initial value"))
 
 
+def _check_parameters(function: Any) -> None:
+    """Raises ArgumentTypeError for a function of an initial value that needs more arguments than the Axes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    for arguments in ((), (None,)):
+        with suppress(TypeError):
+            signature.bind(*arguments)
+            return
+    raise ArgumentTypeError(
+        f"an initial value is a function of {', '.join(signature.parameters)}, and is given the Axes alone",
+        fix="give a function of nothing or of the Axes, as lambda axes: numpy.ones(axes.lengths)",
+    )
+
+
 def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool) -> Op:
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     axes = Axes(axes)
@@ -111,6 +129,8 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
             )
         value = value.attrs["value"]
         value = getattr(value, "array", value)
+    if callable(value) and not isinstance(value, np.ndarray):
+        _check_parameters(value)
     if value is not None and not callable(value):
         value = _held(arranged(value, axes, "an initial value"))
         array = np.asarray(value)

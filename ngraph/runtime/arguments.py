@@ -88,16 +88,22 @@ class Binder:
         pairs = list(enumerate(zip(arrays, self.program.inputs, strict=True)))
         wrong = [(k, self._ranks(k, a)) for k, (a, v) in pairs if a.shape and a.ndim != len(v.axes)]
         dims = [(k, axis, n) for k, (a, v) in pairs if a.ndim == len(v.axes) for axis, n in zip(v.axes, a.shape, strict=True)]
-        wrong += [(k, said) for compare in (self._bind, self._check) for k, axis, n in dims if (said := compare(axis, n, k))]
+        unlike = [(k, axis, said) for k, axis, n in dims if (said := self._bind(axis, n, k))]
+        wrong += [(k, said) for k, _, said in unlike]
+        wrong += [(k, said) for k, axis, n in dims if (said := self._check(axis, n, k))]
         if wrong:
+            told = dict.fromkeys([*(self.given_by[self.program.axes[axis].of] for _, axis, _ in unlike), *(k for k, _ in wrong)])  # type: ignore[union-attr]  # `_bind` compares lengths alone
+            if unlike and len(unlike) == len(wrong):
+                name = self.hint(unlike[0][1])
+                fix = f"give arrays of one length along {name}, or, where they are two axes, another name to one: {name}2=?"
+            elif len(wrong) > 1 or "shape" in wrong[0][1]:
+                fix = "give arrays whose dims are the axes in this order"
+            else:
+                fix = f"give an array of the lengths of {show_axes(self.ops[wrong[0][0]].axes)}"
             raise ArgumentError(
                 f"{self.program.name}: {'; '.join(w for _, w in wrong)}",
-                details=tuple(
-                    f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)
-                ),
-                fix="give arrays whose dims are the axes in this order"
-                if len(wrong) > 1 or "shape" in wrong[0][1]
-                else f"give an array of the lengths of {show_axes(self.ops[wrong[0][0]].axes)}",
+                details=tuple(f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in told),
+                fix=fix,
             )
         for axis in self.nonempty:
             if self.length(axis) == 0:

@@ -115,7 +115,10 @@ class ResultForm:
             ops = list(results)
             if isinstance(results, (set, frozenset)):
                 ops = self.keys = sorted(ops, key=lambda op: op.serial if isinstance(op, Op) else -1)
-        for op in ops:
+        for op in ops if not isinstance(results, Mapping) else [results]:
+            if isinstance(op, (list, tuple, Mapping)):
+                fix = "pass one list of ops; ng.function takes dicts and lists of them, and gives arrays in that form"
+                raise GraphError(f"a computation gives ops, and one of its results is a {type(op).__name__}", fix=fix)
             if not isinstance(op, Op):
                 raise GraphError(f"a computation gives ops, and {op!r} is none", fix="make an op of it: ng.constant(...)")
         self.ops: list[Op] = ops

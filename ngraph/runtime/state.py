@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
+from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, show_line
 from ngraph.op_graph.arrays import content_of, file_of, reading
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import check_fits
@@ -302,6 +302,12 @@ def initial(variable: Op) -> np.ndarray:
         shape_of(variable)
         value = value(variable.axes) if _takes_axes(value) else value()
     if isinstance(value, Op):
+        if not value.is_constant:
+            raise GraphError(
+                f"the initial value of {variable.label} is computed: its function gives {value.label}",
+                details=(f"{variable.label} made at {show_line(variable.line)}",),
+                fix="give numbers of NumPy, or one of ng.GaussianInit, ng.GlorotInit and the like",
+            )
         value = value.attrs["value"]
     value = getattr(value, "array", value)
     check_fits(f"the initial value of {variable.label}", value, variable.dtype)

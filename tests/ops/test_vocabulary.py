@@ -17,6 +17,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, AxisError, GraphError, StateError
 from ngraph.op_graph.opdef import find_axis
+from ngraph.op_graph.serde import serde
 from ngraph.op_graph.text import dumps, loads
 from ngraph.util.utils import executor
 
@@ -1058,6 +1059,21 @@ def test_metadata():
     assert noted(Layer()).metadata == {"mode": "inference", "layer": "mine"} and noted(SimpleNamespace()).metadata == {"mode": "inference"}
     assert ng.with_op_metadata(lambda: X + 1)().metadata == {}
     assert ng.with_op_metadata(lambda x: x + 1, {"a": 1})(op).metadata == {"a": 1}
+
+
+# ---- graphs as bytes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_graphs_go_through_bytes_under_the_names_of_2017(only):
+    x, w = ng.placeholder([B]).named("x"), ng.variable([B], initial_value=[0.0, 1.0, 2.0]).named("w")
+    y = ng.sum(x * w, out_axes=()).named("y")
+    ops = serde.deserialize_graph(serde.serialize_graph([y, ng.deriv(y, x)], only_return_handle_ops=only))
+    assert {"x", "w", "y"} <= {o.name for o in ops} if not only else len(ops) == 2
+    total, slope = next(o for o in ops if o.name == "y"), ops[-1]
+    with ngt.make_transformer() as t:
+        got = t.computation([total, slope], *total.placeholders())([1, 2, 3])
+    assert got[0] == 8 and got[1].tolist() == [0, 1, 2]
 
 
 # ---- testing ----------------------------------------------------------------------------------------------------------

@@ -230,6 +230,7 @@ __all__ = [
     "make_default_callbacks",
     "precision",
     "scope_ops",
+    "transfer",
     "unroll",
 ]
 

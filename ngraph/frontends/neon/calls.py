@@ -128,7 +128,11 @@ _NAMES = (
     (MAKER, "norm"),
     (WORD, "name"),
     (SCHEDULE, "schedule"),
-    (NUMBER, "mean std var low high gain slope cutoff divisor threshold eps forget_bias accumulate steps time_steps stretch"),
+    (
+        NUMBER,
+        "mean std var low high gain slope cutoff divisor threshold eps forget_bias accumulate steps time_steps stretch clip_norm clip_value"
+        " min_value_override",
+    ),
     (OPERAND, "in_obj memory"),
     (AXES, "axes"),
     (TENSOR, "alpha"),
@@ -157,8 +161,14 @@ ELSEWHERE = {  # entries whose argument name means something else, and None wher
     ("Prefetch", "source"): BATCHES,
     ("SequentialArrayIterator", "shuffle"): None,
     ("BucketIterator", "padding"): None,
-    ("fit", "axes"): None,
-    ("loop_train", "callbacks"): None,
+    ("fit", "axes"): ArgumentKind(
+        "not names of axes",
+        lambda x: x is None or isinstance(x, (str, list, tuple, Mapping)),
+        'pass text, axes="N H W C", or a dict of it by input',
+    ),
+    ("loop_train", "callbacks"): ArgumentKind(
+        "not a container of callbacks", lambda x: hasattr(x, "callback_data"), "pass what make_default_callbacks returns"
+    ),
     ("UniformInit", "init"): None,
     ("RMSProp", "name"): WORD,
     ("Shakespeare", "path"): PATH,
@@ -234,6 +244,24 @@ CLASSES = {  # class names of other libraries
     **dict.fromkeys(("LearningRateFinder", "LRFind"), "LRFinder()"),
     **dict.fromkeys(("HeInit", "HeNormal"), "KaimingInit()"),
     **dict.fromkeys(("GlorotUniform",), "GlorotInit()"),
+}
+
+
+_TRAINER = "Trainer(model, Adam(1e-3), CrossEntropyMulti())"
+OF_LAYERS = {  # methods that models of other libraries have -> what to write
+    **dict.fromkeys(("fit", "compile", "train_on_batch", "fit_generator"), f"{_TRAINER}.fit(x, y)"),
+    **dict.fromkeys(("evaluate", "test_on_batch"), f"{_TRAINER}.evaluate(x, y)"),
+    **dict.fromkeys(("predict", "predict_on_batch"), f"{_TRAINER}.predict(x)"),
+    **dict.fromkeys(("train", "eval"), "with Layer.inference_mode_on(): y = model(x); without the block it is a training graph"),
+    **dict.fromkeys(("save", "save_weights", "load", "load_weights", "load_state_dict"), "trainer.save(path) and trainer.load(path)"),
+    **dict.fromkeys(
+        ("parameters", "named_parameters", "state_dict", "get_weights", "trainable_variables"), "model.paths(), weights by path"
+    ),
+    **dict.fromkeys(("add", "append"), "Sequential([*layers, layer])"),
+    **dict.fromkeys(("forward", "call"), "model(x)"),
+    **dict.fromkeys(("modules", "named_modules", "named_children"), "model.layers_below()"),
+    **dict.fromkeys(("to", "cuda", "cpu"), "nothing: models run on the processor"),
+    **dict.fromkeys(("zero_grad", "backward"), "optimizer(cost): the op that it returns computes gradients and updates weights"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ngraph as ng
@@ -49,7 +49,17 @@ class Sequential(Layer):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return super().__getitem__(key)
-        return Sequential(self.layers[key]) if isinstance(key, slice) else self.layers[key]
+        if isinstance(key, slice):
+            return Sequential(self.layers[key])
+        if not hasattr(key, "__index__"):
+            raise wrong_kind("Sequential", f"[{shown(key)}] names no layer", "take model[0], model[:2], or model[path] for a weight")
+        n = len(self.layers)
+        if not -n <= key < n:
+            raise UnknownKey(f"{self.path} has {n} layers, and none number {key}", fix=f"take {-n} to {n - 1}" if n else "give it layers")
+        return self.layers[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -156,7 +166,8 @@ class BoundComputation:
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         missing = [k for k in self.needed if k not in inputs]
         if missing:
-            what = f"{self.computation.name} needs {', '.join(missing)}, and got {', '.join(map(str, inputs)) or 'nothing'}"
+            got = ", ".join(map(str, inputs)) or "nothing" if isinstance(inputs, Mapping) else shown(inputs)
+            what = f"{self.computation.name} needs {', '.join(missing)}, and got {got}"
             raise UnknownKey(what, fix=f"pass a dict with {', '.join(map(repr, self.needed))}")
         check_labels(self.labels, inputs, "the batch")
         return dict(zip(self.outputs, self.computation(*[inputs[k] for k in self.needed]), strict=True))

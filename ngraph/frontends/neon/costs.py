@@ -33,8 +33,15 @@ def class_axis(y: Op, t: Op, name: str) -> Axis:
 
 
 def as_probabilities(y: Op, t: Op, name: str, ignore: int | None = None) -> Op:
-    """Returns the target along y's class axis: one-hot where it holds numbers of classes."""
+    """Returns the target along y's class axis: one-hot where it holds numbers of classes. Raises AxisError where y lacks an axis of it."""
     axis = class_axis(y, t, name)
+    more = [a for a in t.axes if a not in y.axes and a.length != 1]
+    if more:
+        raise AxisError(
+            f"{name}({y.label}, {t.label}): the target has {show_axes(more)}, which the prediction {show_axes(y.axes)} lacks",
+            details=(show_input(y), show_input(t)),
+            fix=f"let it have {show_axes([axis])} in its place, or be numbers of classes without it",
+        )
     return t if axis in t.axes else labelled(ng.cast(ng.one_hot(t, axis), y.dtype), name, t, axis.length, ignore)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ngraph.errors import nearest
 from ngraph.frontends.neon.attention import MultiHeadAttention
 from ngraph.frontends.neon.calls import refuse, wrong_kind
-from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, IterableSource
+from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, IterableSource, names_of_axes
 from ngraph.frontends.neon.layer import Layer
 from ngraph.frontends.neon.layers import Embedding, LookupTable
 from ngraph.frontends.neon.recurrent import BaseRNNCell
@@ -95,10 +95,7 @@ def _column(series: Any) -> np.ndarray:
 def names_from(axes: Any, key: str) -> tuple[str, ...] | None:
     """Returns the names that the user gave an entry's axes: "N H W" or a tuple, for all inputs or by entry; None for none."""
     given = axes.get(key) if isinstance(axes, Mapping) else axes
-    if given is None:
-        return None
-    names = tuple(given.split()) if isinstance(given, str) else tuple(str(getattr(a, "label", a)) for a in given)
-    return tuple("N" if n == "batch" else n for n in names)
+    return None if given is None else names_of_axes(given)
 
 
 def _below(model: Any, kinds: tuple[type, ...]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import ngraph as ng
-from ngraph.errors import AxisError, UnknownKey, UnknownName, nearest, show_line
+from ngraph.errors import AxisError, StateError, UnknownKey, UnknownName, nearest, show_line
 from ngraph.frontends.neon import inside
-from ngraph.frontends.neon.calls import Checked, wrong_kind
+from ngraph.frontends.neon.calls import OF_LAYERS, Checked, wrong_kind
 from ngraph.frontends.neon.graph import SubGraph
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.op_graph.axes import Axes, show_axes
@@ -82,6 +82,15 @@ class Layer(Checked, SubGraph):
     def initialized(self) -> bool:
         """Whether it has been called, and so has weights."""
         return bool(self.places)
+
+    def __getstate__(self) -> Any:
+        """Returns what a copy or a pickle of the layer holds. Raises StateError after its first call: its weights are ops of one graph."""
+        if self.initialized:
+            raise StateError(
+                f"{self.path} can be neither copied nor pickled, because it has been called: its weights are ops of one graph",
+                fix="trainer.save(path) writes the weights, and trainer.load(path) of a model that is made alike reads them",
+            )
+        return super().__getstate__()
 
     @property
     def inference_mode(self) -> bool:
@@ -193,6 +202,8 @@ class Layer(Checked, SubGraph):
         if name.endswith("_init") and getattr(self, "reset_cells", None):
             known, meant = "with reset_cells=True each call begins at zeros", None
             fix = f"{type(self).__name__}(..., reset_cells=False) keeps the state, as {name}"
+        elif name in OF_LAYERS:
+            fix = f"write {OF_LAYERS[name]}"
         elif meant:
             fix = f"take .{meant}"
         else:

@@ -16,7 +16,7 @@ from typing import Any
 import ngraph as ng
 from ngraph.errors import GraphError, UnknownKey, nearest
 from ngraph.frontends.neon.bounds import BELOW_1, COUNT, DYNAMIC, NOT_NEGATIVE, POSITIVE, SHARE, check
-from ngraph.frontends.neon.calls import Checked, wrong_kind
+from ngraph.frontends.neon.calls import Checked, public, wrong_kind
 from ngraph.frontends.neon.schedules import Schedule, as_schedule
 from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.op import Op
@@ -98,6 +98,7 @@ def adagrad(w: Op, g: Op, s: Any, o: Any) -> tuple[Op, Slots]:
 # ---- clipping -----------------------------------------------------------------------------------------------------------
 
 
+@public
 def clip_gradient_norm(grads: Any, clip_norm: float | None = None) -> Any:
     """Returns gradients times clip_norm / max(norm, clip_norm), where the norm is that of all of them together; None changes nothing."""
     if clip_norm is None:
@@ -122,11 +123,13 @@ def _bounded(grads: list[Op], norm: float | None, value: float | None) -> list[O
     return clipped if norm is None else _scaled(clipped, _norm_factor(grads, norm))
 
 
+@public
 def clip_gradient_value(grad: Op, clip_value: float | None = None) -> Op:
     """Returns a gradient with each element between -clip_value and clip_value; None changes nothing."""
     return grad if clip_value is None else ng.clip(grad, -abs(float(clip_value)), abs(float(clip_value)))
 
 
+@public
 def clip_weight_value(weight: Op, clip_value: float | None = None, min_value_override: float | None = None) -> Op:
     """Returns a weight with each element between -clip_value (or min_value_override) and clip_value; None changes nothing."""
     if clip_value is None:

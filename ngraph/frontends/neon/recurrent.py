@@ -16,10 +16,11 @@ from ngraph.errors import AxisError
 from ngraph.frontends.neon.activations import Logistic, Tanh
 from ngraph.frontends.neon.axis import out_axis, recurrent_axis
 from ngraph.frontends.neon.bounds import COUNT, check
-from ngraph.frontends.neon.calls import arguments_of, public, refuse
+from ngraph.frontends.neon.calls import arguments_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped
 from ngraph.frontends.neon.layers import norm_of
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import show_input
@@ -207,6 +208,11 @@ def start_states(cell: BaseRNNCell, x: Op, given: Any, reset_cells: bool | None 
     if given is None:
         return own
     pairs = given if isinstance(given, Mapping) else dict(zip(own, given if isinstance(given, (list, tuple)) else [given], strict=False))
+    for n, state in pairs.items():
+        if not isinstance(state, Op):
+            raise wrong_kind(
+                cell.path, f"the state {n} is {shown(state)}, which is not an op", "pass a placeholder, or what another layer gave"
+            )
     unknown = [n for n in pairs if n not in own]
     if unknown:
         raise AxisError(f"{cell.path} has no state {', '.join(unknown)}; it has {', '.join(own)}", fix=f"name one of {', '.join(own)}")

@@ -7,7 +7,7 @@ from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 import ngraph as ng
 import ngraph.frontends.tensorflow.tf_importer.ngraph_shaped as ns
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, FileError, UnsupportedError
+from ngraph.errors import ArgumentError, ArgumentTypeError, FileError, UnsupportedError
 from ngraph.frontends.common.utils import (
     CommonSGDOptimizer,
     ConvParameters,
@@ -97,6 +97,8 @@ def test_mistakes(tmp_path):
     with pytest.raises(ArgumentError, match="no graph has been imported"):
         TFImporter().get_op_handle_by_name("x")
     importer = imported("cond")
+    with pytest.raises(ArgumentTypeError, match="3 is no node of a graph"):
+        importer.get_op_handle(3)
     with pytest.raises(ArgumentError, match="has no node 'y'"):
         importer.get_op_handle_by_name("y")
     with pytest.raises(ArgumentError, match="has no checkpoint"):

@@ -43,7 +43,9 @@ def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[st
             )
         arrays[str(key)] = _array(who, key, held["data"])
         names = held.get("axes")
-        axes[str(key)] = None if names is None else tuple("N" if n == "batch" else str(n) for n in names)
+        if not (names is None or isinstance(names, (str, Iterable))):
+            raise wrong_kind(who, f"{key} has axes {shown(names)}, which are not names", "write {'data': array, 'axes': ('N', ...)}")
+        axes[str(key)] = None if names is None else names_of_axes(names)
     if not arrays:
         raise refuse(who, "there are no arrays", "pass some by name: {'image': images, 'label': labels}")
     for k, a in arrays.items():
@@ -55,6 +57,12 @@ def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[st
         why = f"the arrays have different numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}"
         raise refuse(who, why, "give arrays of as many rows, examples first")
     return arrays, axes
+
+
+def names_of_axes(given: Any) -> tuple[str, ...]:
+    """Returns the names in "N H W", or of axes and names in a list; `batch` is N."""
+    names = given.split() if isinstance(given, str) else [str(getattr(a, "label", a)) for a in given]
+    return tuple("N" if n == "batch" else n for n in names)
 
 
 def _array(who: str, key: Any, data: Any) -> Array:
@@ -113,6 +121,7 @@ class Batches(Checked):
 
     def __init__(self, batch_size: int, total_iterations: int | None):
         check(type(self).__name__, COUNT, batch_size=batch_size)
+        check(type(self).__name__, WHOLE, total_iterations=total_iterations)
         self.batch_size, self.total_iterations = int(batch_size), total_iterations
         self.done = 0  # batches so far
         self.began = 0  # batches before this pass

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, NgraphError, ParseError, UnsupportedError, nearest
+from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.reader import DAMAGED, parameter
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import Inside, ModelTrace
@@ -27,6 +27,7 @@ from ngraph.frontends.tensorflow import translate as translate  # its modules re
 from ngraph.frontends.tensorflow.dtypes import numpy_type, shape_of
 from ngraph.frontends.tensorflow.graph import HANDLES, Node, TensorflowNode, assigned, has_results, named, needed, node_of, unsupported
 from ngraph.frontends.tensorflow.saved import ModelFile, numbers, opened
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
@@ -122,7 +123,12 @@ class TFImporter:
         """Returns the op of a node, a tensor or a variable of TensorFlow's, or of a name; a list for a list."""
         if isinstance(tf_op, (list, tuple)):
             return [self.get_op_handle(op) for op in tf_op]
-        return self.get_op_handle_by_name(tf_op if isinstance(tf_op, str) else tf_op.name)
+        name = tf_op if isinstance(tf_op, str) else getattr(tf_op, "name", None)
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"{shown(tf_op)} is no node of a graph", fix="pass an op, a tensor or a variable of TensorFlow's, or a name"
+            )
+        return self.get_op_handle_by_name(name)
 
     def get_op_handle_by_name(self, name: str) -> Op:
         """Returns the op of a node by name, `add`, or of one of its results, `split:1`.
