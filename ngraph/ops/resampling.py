@@ -43,7 +43,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import iota, slice_along_axis
+from ngraph.ops.rearrange import checked_lengths, distance, iota, slice_along_axis
 from ngraph.ops.reduce import count
 
 Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
@@ -396,6 +396,9 @@ def grid_sample(
         raise AxisError(
             f"grid_sample: {last!r} and {len(spatial)} axes of x", details=(show_input(x), show_input(grid)), fix="one for each"
         )
+    if last.length is None:
+        first = checked_lengths(last, distance(last.size, len(spatial)), f"axis {last.label} of places", "give one number for each axis")
+        grid = read(grid, grid.axes, {last: Idx(last) + first})
     taps = [
         grid_taps(slice_along_axis(grid, last, k), count((a,), grid.dtype), method, padding, align_corners) for k, a in enumerate(spatial)
     ]

@@ -124,14 +124,20 @@ class Ids:
         return found
 
 
-def _of_one_length(o: Op) -> Iterator[tuple[Op, ...]]:
-    """Yields groups of ops of which equal axes have one length each: inputs, what a loop carries and gives, results of two branches."""
-    yield o.inputs
-    yield (*o.inputs, o)
+def _of_one_length(o: Op) -> Iterator[list[Axis]]:
+    """Yields axes of which equal ones have one length each: those of inputs, of what a loop carries and gives, of two branches' results."""
+    inputs = _axes_of(o.inputs)
+    yield inputs
+    yield [*inputs, *_axes_of([o])]
+    yield [*inputs, *(a for listed in o.attrs.values() if isinstance(listed, tuple) for a in listed if isinstance(a, Axis))]
     if "carries" in o.attrs:
-        yield from zip(o.inputs[: o.attrs["carries"]], o.attrs["body"].outputs, strict=False)
+        yield from map(_axes_of, zip(o.inputs[: o.attrs["carries"]], o.attrs["body"].outputs, strict=False))
     if "else" in o.attrs:
-        yield from zip(o.attrs["then"].outputs, o.attrs["else"].outputs, strict=True)
+        yield from map(_axes_of, zip(o.attrs["then"].outputs, o.attrs["else"].outputs, strict=True))
+
+
+def _axes_of(ops: Iterable[Op]) -> list[Axis]:
+    return [a for o in ops if type(o.type) is TensorType for a in o.type.axes]
 
 
 class StateScope:
@@ -315,7 +321,7 @@ class Lowering:
         declared = () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
         for t, d in zip(types[1:] if happens else types, declared, strict=False):
             if set(t.axes) != set(self.type(d).axes):
-                raise self._late_clash(o, self._unlike(o.inputs))
+                raise self._late_clash(o, self._unlike(_axes_of(o.inputs)))
         results = tuple([Value(t, o.hint or "") for t in types])
         self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
         if not happens:
@@ -357,15 +363,14 @@ class Lowering:
             self.bodies[body] = _token_first(program) if program.token_in is not None else program
         return self.bodies[body]
 
-    def _unlike(self, ops: Iterable[Op]) -> list[Axis]:
-        """Returns pairs of equal axes of ops whose lengths are not the same."""
+    def _unlike(self, axes: Iterable[Axis]) -> list[Axis]:
+        """Returns pairs of equal axes whose lengths are not the same."""
         unlike = []
         first: dict[Axis, Axis] = {}
-        for i in ops:
-            for axis in i.type.axes if type(i.type) is TensorType else ():
-                other = first.setdefault(axis, axis)
-                if self.ids(other) != self.ids(axis):
-                    unlike += [other, axis]
+        for axis in axes:
+            other = first.setdefault(axis, axis)
+            if self.ids(other) != self.ids(axis):
+                unlike += [other, axis]
         return unlike
 
     def _late_clash(self, o: Op, unlike: list[Axis]) -> AxisError:

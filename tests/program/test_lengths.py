@@ -179,6 +179,21 @@ def test_matrices_of_open_lengths_are_square_in_each_call(name, transformer_name
         f(np.ones((3, 2)), np.ones(3))
 
 
+def test_a_cross_entropy_over_a_cut_axis_names_both_lengths():
+    x, t = ng.placeholder("N=? Y=?"), ng.placeholder("N=? Y=?")
+    with pytest.raises(AxisError, match="axis Y has the lengths .*Y.* which do not fit in every call"):
+        executor(ng.cross_entropy_multi(ng.softmax(x, "Y"), t["Y", 1:]), x, t)
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_places_in_a_grid_are_one_for_each_axis_in_each_call(transformer_name):
+    x, grid = ng.placeholder("H=? W=?", dtype="float64"), ng.placeholder("Q=? P=?", dtype="float64")
+    f = ngt.make_transformer_factory(transformer_name)().computation(ng.grid_sample(x, grid, "H W", "P"), x, grid)
+    assert f(np.ones((2, 3)), np.zeros((4, 2))).tolist() == [1, 1, 1, 1]
+    with pytest.raises(BoundsError, match="axis P of places"):
+        f(np.ones((2, 3)), np.zeros((4, 3)))
+
+
 def test_dot_pairs_no_axis_with_a_cut_one():
     C = axis(None, "C")
     w, x = ng.placeholder([axis(2, "K"), C - 1]), ng.placeholder([C, axis(None, "N")])
