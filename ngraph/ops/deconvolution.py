@@ -11,17 +11,19 @@ convolution with stride n reduced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axis, new_axis, rests_on
-from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.expr import ExprLike, Idx, maximum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops.convolution import Spatial, by_position, contracted, convolve, spatial_pairs
 from ngraph.ops.elementwise import arithmetic
-from ngraph.ops.rearrange import at_least_zero, both_sides, per_axis
+from ngraph.ops.moving import read
+from ngraph.ops.rearrange import at_least_zero, both_sides, checked_lengths, per_axis, windows_along
 
 
 def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:
@@ -29,22 +31,29 @@ def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, 
     return at_least_zero((n - 1) * stride + (window - 1) * dilation + 1 - sum(padding))
 
 
-def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int) -> Axis:
-    """Returns the result's axis. A given one may exceed `size` by less than a stride: these lengths convolve to the same one."""
+def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int, windows: Callable[[Axis], ExprLike]) -> tuple[Op, Axis]:
+    """Returns x and the result's axis. A given one may exceed `size` by less than a stride: these lengths convolve to the same one.
+
+    windows: how many windows lie along an axis.
+    """
     if given is None:
-        return axis.resized(size)
+        return x, axis.resized(size)
     if given.family.length is None and not rests_on(size, {given.family}):
         given.family.length = size
     elif given.length is None:
-        return given.resized(size)
-    elif isinstance(size, int) and given.length is not None and not size <= given.length < size + stride:
+        return x, given if windows(given) == axis.size else given.resized(size)  # that of the convolution's input, or another one
+    elif not isinstance(size, int):
+        what, fix = f"axis {axis.label} for a result of {given!r}", "leave the length of the result's axis open"
+        wrong = maximum(size - given.size, given.size - size - (stride - 1))
+        return read(x, x.axes, {axis: Idx(axis) + checked_lengths(axis, maximum(wrong, 0), what, fix)}), given
+    elif not size <= given.length < size + stride:
         lengths = str(size) if stride == 1 else f"{size} to {size + stride - 1}"
         raise AxisError(
             f"deconv({x.label}): the result's axis {given!r} would have length {lengths}",
             details=(show_input(x),),
             fix=f"ng.make_axis({size}, name={given.name!r}), or leave its length open",
         )
-    return given
+    return x, given
 
 
 def deconv(
@@ -81,7 +90,10 @@ def deconv(
     for a, r in along.items():
         before, after = both_sides(0 if pads[a] == "valid" else pads[a])
         size = spread_size(a.size, r.size, strides[a], (before, after), dilations[a])
-        numbers.append((a, r, _out(x, outs.get(a), a, size, strides[a]), 1, -dilations[a], strides[a], -before))
+        how: dict[str, Any] = {"window": r, "stride": strides[a], "padding": (before, after), "dilation": dilations[a], "name": "deconv"}
+        counted = partial(windows_along, x, **how)
+        x, made = _out(x, outs.get(a), a, size, strides[a], counted)
+        numbers.append((a, r, made, 1, -dilations[a], strides[a], -before))
     return convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
@@ -157,6 +158,36 @@ def test_results_along_the_open_axis_that_they_come_from(transformer_name):
     f = ngt.make_transformer_factory(transformer_name)().computation(results, x, w)
     for n in (5, 3):
         assert [v.shape[0] for v in f(np.ones((n, 2)), np.ones(3))] == [n - 2, n // 2, n + 2]
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_a_deconvolution_gives_back_the_open_axis_of_its_convolution(transformer_name):
+    """An autoencoder of pictures of any height: the way up has the lengths of the way down, odd ones too."""
+    x, w, v = (ng.placeholder(text, dtype="float64") for text in ("N=? C=1 H=?", "K=2 C R=3", "K C R=3"))
+    H = x.axes[2]
+    low = ng.conv(x, w, {"H": "R"}, stride=2, padding=1)
+    error = ng.deconv(low, v, {"H": "R"}, stride=2, padding=1, out={"H": H}) - x
+    f = ngt.make_transformer_factory(transformer_name)().computation([error, ng.deriv(ng.sum(error * error, out_axes=()), w)], x, w, v)
+    random = np.random.default_rng(3)
+    for n in (1, 2, 5, 8):
+        a, b, c = (random.standard_normal(shape) for shape in ((2, 1, n), (2, 1, 3), (2, 1, 3)))
+        t = [torch.tensor(array, requires_grad=True) for array in (a, b, c)]
+        down = torch.nn.functional.conv1d(t[0], t[1], stride=2, padding=1)
+        up = torch.nn.functional.conv_transpose1d(down, t[2], stride=2, padding=1, output_padding=(n - 1) % 2)
+        ((up - t[0]) ** 2).sum().backward()
+        found, slope = f(a, b, c)
+        np.testing.assert_allclose(np.einsum("nch->nch", found), (up - t[0]).detach().numpy(), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(slope, t[1].grad.numpy(), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_a_deconvolution_into_a_given_length_checks_each_call(transformer_name):
+    x, w = ng.placeholder("T=?", dtype="float64"), ng.placeholder("R=3", dtype="float64")
+    f = ngt.make_transformer_factory(transformer_name)().computation(ng.deconv(x, w, {"T": "R"}, stride=2, out={"T": "P=8"}), x, w)
+    assert f(np.ones(3), np.ones(3)).tolist() == [1, 1, 2, 1, 2, 1, 1, 0]
+    for n in (2, 4):
+        with pytest.raises(BoundsError, match="of axis T for a result of P=8"):
+            f(np.ones(n), np.ones(3))
 
 
 SQUARE = {
