@@ -71,7 +71,8 @@ def deconv(
     """Returns the deconvolution along named axes: the adjoint of `conv` with these arguments, with respect to its input.
 
     Arguments are those of `conv`; padding is removed at either end (a number, (before, after), "valid", or a dict of those).
-    out: axes for the result; known lengths may be longer by less than a stride. Raises AxisError.
+    out: axes for the result; known lengths may be longer by less than a stride, and the axis of the convolution's input has its own
+    length. Raises AxisError.
     Source: M. Zeiler, D. Krishnan, G. Taylor, R. Fergus, "Deconvolutional networks" (CVPR 2010).
 
     >>> x, w = ng.placeholder("N=2 K=5 P=4"), ng.placeholder("K=5 C=3 R=3")

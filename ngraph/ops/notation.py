@@ -219,7 +219,8 @@ def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
 
     Left of the arrow are the names of x's axes, in any order; brackets split an axis that is not named, in order of appearance
     (parts that `flatten` joined are found by name). `...` stands for all other axes. On the right is the result's order; brackets join,
-    the last fastest. lengths: of the parts, numbers or axes; one in each bracket may be left out. Raises AxisError.
+    the last fastest. lengths: of the parts, numbers or axes; one in each bracket may be left out. Raises AxisError; where lengths that a
+    call brings do not multiply to that of the axis, the call raises BoundsError.
 
     >>> ng.rearrange(ng.placeholder("N=2 H=3 W=4"), "N H W -> (H W) N").axes
     Axes(H*W=12, N=2)

@@ -1011,8 +1011,8 @@ def unflatten(x: Any, axes: Any = None) -> Op:
     """Returns `x` with joined axes split.
 
     axes: the axes of the result; or one axis of `x`. By default every axis that `flatten` joined is split into its parts. An axis that
-    was not joined can be split, too, if it is the only one missing in `axes` and the lengths multiply to its own.
-    Raises AxisError.
+    was not joined can be split, too, if it is the only one missing in `axes` and the lengths multiply to its own; one part may be without
+    a length. Raises AxisError; where lengths that a call brings do not multiply to it, the call raises BoundsError.
 
     >>> ng.unflatten(ng.flatten(ng.ones("N=2 H=3 W=4"), "H W")).axes
     Axes(N=2, H=3, W=4)

@@ -377,8 +377,8 @@ class Lowering:
         """Returns the error for lengths that were unknown when the op was built, and disagree now."""
         sizes: dict[str, dict[str, None]] = {}  # of each axis of which one has a length that calls give
         for name in dict.fromkeys([a.short_name for a in unlike if a.length is None]):
-            said = [expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in unlike if a.short_name == name]
-            sizes[name] = dict.fromkeys(said)
+            of_name = [a for a in unlike if a.short_name == name]
+            sizes[name] = dict.fromkeys([expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in of_name])
         if sizes:
             said = ", axis ".join([f"{n} {'' if k else 'has '}the lengths {' and '.join(s)}" for k, (n, s) in enumerate(sizes.items())])
             name = next(iter(sizes))
