@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -83,8 +83,14 @@ class Layer(Checked, SubGraph):
         """Whether it has been called, and so has weights."""
         return bool(self.places)
 
+    def __copy__(self) -> Self:
+        """Returns another layer with the same weights and layers."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
     def __getstate__(self) -> Any:
-        """Returns what a copy or a pickle of the layer holds. Raises StateError after its first call: its weights are ops of one graph."""
+        """Returns what a deep copy or a pickle holds. Raises StateError after the first call: the layer's weights are ops of one graph."""
         if self.initialized:
             raise StateError(
                 f"{self.path} can be neither copied nor pickled, because it has been called: its weights are ops of one graph",
