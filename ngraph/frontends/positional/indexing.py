@@ -1,4 +1,5 @@
-"""Gathers and scatters, and what is found by its value. Indices below 0 count from the end; `name` is what errors call the tensor."""
+"""Gathers and scatters, and what is found by its value. `name` is what errors call the tensor; `negative` says whether indices below 0
+count from the end, or are out of bounds."""
 
 from __future__ import annotations
 
@@ -58,12 +59,12 @@ def known_array(v: Value) -> Any:
     return v.array if isinstance(v, ConstantArray) else None
 
 
-def gathered(g: Any, t: Tensor, indices: Value, k: int, name: str) -> Tensor:
+def gathered(g: Any, t: Tensor, indices: Value, k: int, name: str, negative: bool = True) -> Tensor:
     """The tensor at indices of dim k, in whose place the dims of the indices stand."""
     one = None
     if isinstance(indices, (ConstantArray, Sizes)) and indices.array.size == 1:
         one = indices.array.ravel()[0]
-        one = counted_from_start(g, one if isinstance(one, Expr) else int(one), t, k, name)
+        one = counted_from_start(g, one if isinstance(one, Expr) else int(one), t, k, name, negative)
     if one is not None:
         d = t.dims[k]
         if d is not None:
@@ -71,20 +72,20 @@ def gathered(g: Any, t: Tensor, indices: Value, k: int, name: str) -> Tensor:
         return Tensor(t.op, [*t.dims[:k], *[None] * indices.rank, *t.dims[k + 1 :]])
     t = g.full(t, [k])
     i = g.apart(g.tensor(indices), t.dims)
-    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name))
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name), negative)
     return g.made(gather_op(t.op, index, axes=(t.dims[k],), mode="clip"), [*t.dims[:k], *i.dims, *t.dims[k + 1 :]])
 
 
-def counted_from_start(g: Any, i: ExprLike, t: Tensor, k: int, name: str) -> ExprLike | None:
+def counted_from_start(g: Any, i: ExprLike, t: Tensor, k: int, name: str, negative: bool) -> ExprLike | None:
     """The one index of dim k from its start; None where it is to be looked at, or clamped, when the call comes to it."""
     size, given = t.shape[k], i
-    if g.truth("lt", i, 0):
+    if negative and g.truth("lt", i, 0):
         i = i + size
     if not g.truth("lt", i, 0) and g.truth("lt", i, size):
         return i
     if g.bodies or g.indices != "raise":
         return None
-    raise out_of_bounds(g, g.hint(i) - g.hint(size) * (i is not given), g.hint(size), dim_named(k, name))
+    raise out_of_bounds(g, g.hint(i) - g.hint(size) * (i is not given), g.hint(size), dim_named(k, name), negative)
 
 
 def _beside(g: Any, t: Tensor, i: Tensor, k: int) -> tuple[Tensor, Tensor, list[tuple[Axis, Op]]]:
@@ -108,19 +109,19 @@ def _beside(g: Any, t: Tensor, i: Tensor, k: int) -> tuple[Tensor, Tensor, list[
     return t, i, [(a, iota(b, dtypes.int64)) for a, b in own]
 
 
-def gathered_elements(g: Any, t: Tensor, indices: Value, k: int, name: str) -> Tensor:
+def gathered_elements(g: Any, t: Tensor, indices: Value, k: int, name: str, negative: bool = True) -> Tensor:
     """At each place of the indices the element of t there, but for dim k, where the index says."""
     t, i, own = _beside(g, t, g.tensor(indices), k)
-    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name))
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name), negative)
     op = gather_op(t.op, index, *(o for _, o in own), axes=(t.dims[k], *(a for a, _ in own)), mode="clip")
     return g.made(op, i.dims)
 
 
-def scattered_elements(g: Any, t: Tensor, indices: Value, updates: Value, k: int, combine: str, name: str) -> Tensor:
+def scattered_elements(g: Any, t: Tensor, indices: Value, updates: Value, k: int, combine: str, name: str, negative: bool = True) -> Tensor:
     """t with updates where `gathered_elements` would read; combine: `set`, `add`, `multiply`, `min` or `max`."""
     t, i, own = _beside(g, t, g.tensor(indices), k)
     u = _updates(g, g.tensor(updates), i.dims)
-    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name))
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_named(k, name), negative)
     axes = (t.dims[k], *(a for a, _ in own))
     return g.made(scatter_op.build(t.op, index, *(o for _, o in own), u.op, axes=axes, combine=combine, mode="clip"), t.dims)
 

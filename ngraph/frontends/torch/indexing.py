@@ -1,4 +1,4 @@
-"""Translators of gathers and scatters. Indices below 0 count from the end, and those outside are errors, as in PyTorch."""
+"""Translators of gathers and scatters. Indices outside are errors; those below 0 count from the end in `x[i]` alone, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_BOOLS = {"add": "max", "multiply": "min"}  # PyTorch adds bools as `or` and m
 
 @translates("aten.embedding")
 def embedding(n: TorchNode, weight: Tensor, indices: Tensor, *args: Any, **named: Any) -> Tensor:
-    return indexing.gathered(n.g, weight, indices, 0, "the embedding")
+    return indexing.gathered(n.g, weight, indices, 0, "the embedding", negative=False)
 
 
 @translates("aten.index_select")
@@ -35,7 +35,7 @@ def index_select(n: TorchNode, a: Tensor, dim: int, index: Tensor) -> Tensor:
     if not a.rank:
         return a
     at = index if index.rank else Tensor(index.op, [None])
-    return indexing.gathered(n.g, a, at, dim % a.rank, "the tensor")
+    return indexing.gathered(n.g, a, at, dim % a.rank, "the tensor", negative=False)
 
 
 @translates("aten.gather")
@@ -44,9 +44,9 @@ def gather(n: TorchNode, a: Tensor, dim: int, index: Tensor, sparse_grad: bool =
         return n.g.expanded(n.of(0, n.dtype), n.shape)
     if not a.rank or not index.rank:
         a, at = (t if t.rank else Tensor(t.op, [None]) for t in (a, index))
-        found = indexing.gathered_elements(n.g, a, at, 0, "the tensor")
+        found = indexing.gathered_elements(n.g, a, at, 0, "the tensor", negative=False)
         return n.g.reshape(found, n.shape)
-    return indexing.gathered_elements(n.g, a, index, dim % a.rank, "the tensor")
+    return indexing.gathered_elements(n.g, a, index, dim % a.rank, "the tensor", negative=False)
 
 
 def combined(dtype: DType, kind: str) -> str:
@@ -68,7 +68,7 @@ def scattered(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any, com
                 u = sliced(n.g, u, k, 0, 1, want)
     else:
         u = n.g.expanded(n.of(source, a.dtype), index.shape)
-    made = indexing.scattered_elements(n.g, a, index, u, dim % a.rank, combined(a.dtype, combine), "the tensor")
+    made = indexing.scattered_elements(n.g, a, index, u, dim % a.rank, combined(a.dtype, combine), "the tensor", negative=False)
     return n.g.reshape(made, shape)
 
 

@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 
-from ngraph.errors import NgraphWarning
+from ngraph.errors import BoundsError, NgraphWarning
 from ngraph.frontends.torch import backend, dynamo, private, report, reset
 from ngraph.frontends.torch.segments import Segments
 from ngraph.frontends.torch.steps import CompiledGraph, OurStep
@@ -139,6 +139,30 @@ def test_whole_numbers_divide_as_in_torch():
     x, y = torch.tensor([7, -7, 7, -7, 0]), torch.tensor([2, 2, -2, -2, 3])
     agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y), x / y, x**2), x, y)
     agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y)), x.float(), y.float() / 3)
+
+
+@pytest.mark.parametrize(
+    "f, i",
+    [
+        (lambda x, i: torch.nn.functional.embedding(i, x), [1, -1]),
+        (lambda x, i: x.gather(1, i), [[-1], [0]]),
+        (lambda x, i: x.index_select(1, i), [-1]),
+        (lambda x, i: x.scatter(1, i, 1.0), [[-1], [0]]),
+        (lambda x, i: x.scatter_add(1, i, torch.ones(2, 1)), [[0], [-2]]),
+        (lambda x, i: torch.nn.functional.cross_entropy(x, i), [1, -1]),
+    ],
+)
+def test_an_index_below_zero_is_out_of_bounds_where_it_is_for_eager(f, i):
+    x, i = torch.randn(2, 4), torch.tensor(i)
+    with pytest.raises((IndexError, RuntimeError)):
+        f(x, i)
+    with pytest.raises(BoundsError, match=r"index -\d is out of bounds"):
+        compiled(f)(x, i)
+
+
+def test_an_index_below_zero_counts_from_the_end_where_it_does_for_eager():
+    i = torch.tensor([1, -1])
+    agree(lambda x, i: (x[i], x[:, i], x.index_put((i,), torch.zeros(())), x.take(i)), torch.randn(2, 4), i)
 
 
 def test_nan_and_ties():
