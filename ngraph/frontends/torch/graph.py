@@ -36,6 +36,9 @@ CHECKS = frozenset(
 TAKE_NUMBERS = frozenset(
     f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum full scalar_tensor".split()
 )
+SETTINGS = frozenset(  # numbers in schemas that the code of an op depends on
+    "alpha beta correction input_scale lambd max_val maxnorm min_val negative_slope ord p scale threshold".split()
+)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 FORMULAS: dict[Any, Callable[..., Op]] = {  # how numbers follow from lengths: those of SymFloats
     operator.truediv: e.divide,
@@ -247,7 +250,7 @@ class NodeReading:
             function = plain(record)
         self.scalars = name.rpartition(".")[0] in TAKE_NUMBERS
         try:
-            args, named = self.of(node.args), self.of(node.kwargs)
+            args, named = self.arguments(node)
             with at_line_of(node):
                 self.values[node] = function(n, *args, **named)
             call(self.values[node], node.name)
@@ -256,6 +259,19 @@ class NodeReading:
         except NgraphError as error:
             where = (f"at {line_of(node)}", *error.details)
             raise type(error)(f"{name} ({node.name}): {error.message}", details=where, fix=error.fix) from error
+
+    def arguments(self, node: Node) -> tuple[Any, dict[str, Any]]:
+        """Returns a node's arguments as its translator gets them. An open length that is no length to the op, but a number that the code
+        depends on, such as the p of a norm, is taken as it is in this call, with a guard."""
+        args, named = self.of(node.args), self.of(node.kwargs)
+        if not any(isinstance(a, Expr) for a in (*args, *named.values())):
+            return args, named
+        schema = getattr(node.target, "_schema", None)
+        names = [a.name for a in schema.arguments] if schema is not None else [""] * len(args)
+        return tuple(map(self._settled, names, args)), {name: self._settled(name, a) for name, a in named.items()}
+
+    def _settled(self, name: str, a: Any) -> Any:
+        return self.g.number(a) if isinstance(a, Expr) and name in SETTINGS else a
 
     def read_inside(self, node: Node) -> None:
         """Translates a node of a body. Raises UnsupportedError, which names it, for what is not ours."""

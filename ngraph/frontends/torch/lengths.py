@@ -33,6 +33,7 @@ KINDS: dict[type, Callable[[ExprLike, ExprLike], ExprLike]] = {
     Min: expr.minimum,
 }
 MAX_FACTOR_BITS = 30  # of the numerator and denominator of a factor: its product with a length below 2**23 is exact in float64
+LARGEST = 2**31  # absolute value of an int that is an axis' length: a call makes an array of so many bytes, which nobody reads
 
 
 def scaled(e: Any) -> tuple[Fraction, Any] | None:
@@ -111,9 +112,23 @@ class TorchTrace(SymbolicTrace):
         self.indices = "raise"
 
     def symbol(self, e: Any, symint: Any) -> ExprLike:
-        """Returns the length of the axis that stands for a symbol of the ShapeEnv."""
-        hint = symint.node.shape_env.backed_var_to_val.get(e)
-        return self._own(str(e), e, symint.node.shape_env, None if hint is None else int(hint))
+        """Returns the length of the axis that stands for a symbol of the ShapeEnv.
+
+        A number of the user's, which no dim has, may be below 0: the axis then has its absolute value, and one that is read of a tensor
+        is the difference of two axes. One that is too large for a length is taken as it is.
+        """
+        env = symint.node.shape_env
+        hint = None if e not in env.backed_var_to_val else int(env.backed_var_to_val[e])
+        if str(e) not in self.symbols:
+            n = env.create_symintnode(e, hint=hint)
+            if not private.surely(n >= 0):
+                if hint is None:
+                    return self.computed_length(Max(0, e), symint) - self.computed_length(Max(0, -e), symint)
+                if not (n < LARGEST and n > -LARGEST):
+                    return int(n)
+                if n < 0:
+                    return -1 * self.computed_length(-e, symint)
+        return self._own(str(e), e, env, hint)
 
     def computed_length(self, e: Any, symint: Any) -> ExprLike:
         """Returns the length of an axis that stands for an expression, which Python computes in each call, in PyTorch's floats."""

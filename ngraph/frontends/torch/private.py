@@ -581,6 +581,11 @@ def unbacked(n: Any) -> bool:
     return bool(free_unbacked_symbols(n))
 
 
+def surely(question: Any) -> bool:
+    """Whether a question about lengths has the answer yes in every call, without a guard."""
+    return statically_known_true(question)
+
+
 def answer(question: Any, equal: bool) -> bool | None:
     """Returns the answer to a question about lengths, of which Dynamo makes a guard; None where it is not known.
 

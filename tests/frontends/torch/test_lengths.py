@@ -6,6 +6,7 @@ import random
 import pytest
 import sympy
 import torch
+from torch.nn import functional
 from torch.utils._sympy import functions
 
 import ngraph as ng
@@ -71,6 +72,61 @@ def test_numbers_that_follow_from_lengths_stay_inside():
             x = torch.randn(shape, dtype=dtype)
             for got, wanted in zip(compiled(x), f(x), strict=True):
                 torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, k: x * k + 2 * k,
+        lambda x, k: x.roll(k, 1),
+        lambda x, k: torch.nn.functional.pad(x, (k, 1)),
+        lambda x, k: x.tril(k),
+        lambda x, k: x + torch.arange(k, k + 6),
+        lambda x, k: x[:, k:] * x.shape[0],
+    ],
+)
+def test_numbers_below_zero_that_dynamo_makes_symbols(f):
+    compiled = torch.compile(f, backend=ng.torch.backend, dynamic=True, fullgraph=True, options={"fallback": "error"})
+    x = torch.randn(4, 6)
+    for k in (2, -1, -2, 3, -3):
+        torch.testing.assert_close(compiled(x, k), f(x, k))
+
+
+def test_numbers_of_tensors_may_be_below_zero():
+    def f(x, k):
+        return x * (k[0].item() - k[1].item()) + k[1].item(), torch.arange(k[2].item())
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, options={"fallback": "error"})
+        x = torch.randn(4, 6)
+        for k in ([3, 5, 2], [-2, 4, 0], [1, -9, 7]):
+            for got, wanted in zip(compiled(x, torch.tensor(k)), f(x, torch.tensor(k)), strict=True):
+                torch.testing.assert_close(got, wanted)
+
+
+def test_a_number_below_zero_is_one_more_plan_and_a_large_one_is_no_array():
+    f = torch.compile(lambda x, k: x * k, backend=ng.torch.backend, dynamic=True, options={"fallback": "error"})
+    x = torch.randn(3)
+    for k in (5, 7, -2, -9, 0, 2**20):
+        torch.testing.assert_close(f(x, k), x * k)
+    assert len(ng.torch.report().functions) == 2
+    for k in (10**15, -(10**15)):
+        torch.testing.assert_close(f(x, k), x * k)
+
+
+def test_numbers_that_dynamo_makes_symbols_decide_how_an_op_is_computed():
+    """They are no lengths to the op: each other one is compiled anew."""
+
+    def f(x, y, k):
+        scaled = torch.add(x, y, alpha=k), torch.addmm(x, x, y, beta=k, alpha=k)
+        scaled += functional.leaky_relu(x, k), functional.elu(x, k), functional.hardtanh(x, -k, k), functional.softplus(x, k)
+        return torch.dist(x, y, k), torch.cdist(x, y, p=k), functional.normalize(x, p=k), x.var(0, correction=k), *scaled
+
+    compiled = torch.compile(f, backend=ng.torch.backend, dynamic=True, fullgraph=True, options={"fallback": "error"})
+    x, y = torch.randn(2, 4, 4)
+    for k in (2, 3, 2, 1):
+        for got, wanted in zip(compiled(x, y, k), f(x, y, k), strict=True):
+            torch.testing.assert_close(got, wanted)
 
 
 def test_numbers_that_dynamo_makes_symbols_fill_and_stride():
