@@ -12,7 +12,7 @@ from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import losses, private, recurrent
 from ngraph.frontends.torch.dynamo import decompositions, refused
-from ngraph.frontends.torch.graph import Reading
+from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import begin, forget
 from ngraph.frontends.torch.segments import Segments
@@ -129,7 +129,7 @@ class StepSegments(Segments):
         self.gradients = [(k, inputs[k], g) for k, g in enumerate(joint.gradients) if g is not None]
         super().__init__(joint.graph, transformer, settings)
         if len({k for n, k in self._levels().items() if self.kind[n] == "ours"}) > 1:
-            raise refused(list(self.left.values()))
+            raise refused(list(self.left.values())) if self.left else self._cut()
         self.hyper = placeholder([make_axis(len(placed.numbers()), name="hyper")], dtype=dtypes.float64, name="hyperparameters")
         self.states: list[dict[str, Op]] = []
         for k, p in enumerate(placed.parameters):
@@ -140,6 +140,15 @@ class StepSegments(Segments):
             self.states.append({name: self._state(own[name], axes, f"{inputs[k].name}_{name}") for name in placed.names[k]})
         self.sums = {} if batches == 1 else {k: self._sum(self.reading.holes[node][0], node.name) for k, node, _ in self.gradients}
         self.extra = [*self.sums.values(), *[op for own in self.states for op in own.values()], self.hyper]
+
+    def _cut(self) -> UnsupportedError:
+        """Returns the error for a graph whose lengths its own values decide, which is no single program."""
+        nodes = [n for n in self.nodes if n in self.ends or is_item(n)]
+        return UnsupportedError(
+            "a step is one program, and values that this one computes decide a length in it",
+            details=tuple(dict.fromkeys(f"{name_of(n)} at {line_of(n) or 'unknown'}" for n in nodes)),
+            fix="torch.compile(model, backend='ngraph') and torch.compile(optimizer.step, backend='ngraph') take such lengths",
+        )
 
     def _state(self, t: torch.Tensor, axes: Any, name: str) -> Op:
         """Returns the placeholder of a tensor of the optimizer's: where it has the parameter's length, with the parameter's axis."""
@@ -229,6 +238,7 @@ class CompiledStep:
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
             raise ArgumentError("the loss depends on no parameter of the optimizer", fix="give the optimizer model.parameters()")
+        check_loss(gm)
         if private.hooked(self.optimizer, trained.values()):
             raise UnsupportedError(
                 "compile_step calls no hooks, and the optimizer or a parameter has some",
@@ -275,6 +285,22 @@ class CompiledStep:
 
 
 private.take_recurrent_layers(CompiledStep._compile)
+
+
+def check_loss(gm: Any) -> None:
+    """Raises ArgumentError where the first output of a graph of Dynamo's is no number that can be differentiated."""
+    outputs = gm.graph.output_node().args[0]
+    found = outputs[0].meta.get("example_value") if outputs and isinstance(outputs[0], torch.fx.Node) else None
+    if not isinstance(found, torch.Tensor):
+        raise ArgumentError("the loss is no tensor that is computed of the batch", fix="give a function that computes one: nn.MSELoss()")
+    if found.numel() != 1:
+        shape = ", ".join(map(str, found.shape))
+        raise ArgumentError(f"the loss has the shape [{shape}], and has to be one number", fix="take its mean: lambda y: loss(y).mean()")
+    if not found.requires_grad:
+        raise ArgumentError(
+            f"the loss, of {str(found.dtype).removeprefix('torch.')}, has no derivative",
+            fix="compute it in floats, without detach() or no_grad(), of what the model gives",
+        )
 
 
 def _of(model: Any, loss: Any) -> Callable[..., Any]:
@@ -333,8 +359,12 @@ def compile_step(
     if not isinstance(optimizer, torch.optim.Optimizer):
         kind = type(optimizer).__name__
         raise ArgumentError(f"compile_step takes an optimizer of torch.optim, not {kind}", fix=OTHERS.get(kind, "torch.optim.SGD(…)"))
+    for name, value in (("model", model), ("loss", loss)):
+        if not callable(value) and not (name == "loss" and value is None):
+            fix = "give a module" if name == "model" else "give a function such as nn.MSELoss(), or None where the model gives its loss"
+            raise ArgumentError(f"{name} is {value!r}, which is no function", fix=fix)
     for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
-        if value is not None and not value > 0:
+        if value is not None and not (isinstance(value, (int, float)) and value > 0):
             raise ArgumentError(f"{name} is {value!r}", fix="give a number above 0, or leave it out")
     if type(batches) is not int or batches < 1:
         raise ArgumentError(f"batches is {batches!r}", fix="give how many calls make an update, a whole number from 1")

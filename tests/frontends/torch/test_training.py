@@ -249,6 +249,41 @@ def test_what_cannot_be_compiled_is_an_error():
         ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters()))(*batches(1)[0])
 
 
+@pytest.mark.parametrize(
+    "loss, says",
+    [
+        (lambda y, t: (y - t).square(), r"the shape \[32, 4\]"),
+        (None, r"the shape \[32, 4\]"),
+        (lambda y, t: 3.0, "no tensor"),
+        (lambda y, t: (y > t).sum(), "int64, has no derivative"),
+        (lambda y, t: (y - t).square().mean().detach(), "float32, has no derivative"),
+    ],
+)
+def test_a_loss_that_is_no_number_with_a_derivative_is_an_error_that_says_what_it_is(loss, says):
+    net = torch.nn.Linear(6, 4)
+    step = ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters(), 0.1))
+    with pytest.raises(Exception, match=says):
+        step(*[torch.ones(32, 6), torch.ones(32, 4)][: 1 + (loss is not None)])
+
+
+@pytest.mark.parametrize("name, given", [("model", "net"), ("loss", 3), ("clip_norm", "1")])
+def test_arguments_of_another_kind_are_named(name, given):
+    net = torch.nn.Linear(6, 4)
+    right = {"model": net, "loss": torch.nn.MSELoss(), "optimizer": torch.optim.SGD(net.parameters(), 0.1)}
+    with pytest.raises(ArgumentError, match=f"{name} is {given!r}"):
+        ng.torch.compile_step(**{**right, name: given})
+
+
+def test_a_step_whose_values_decide_a_length_is_an_error_that_names_the_op():
+    net = torch.nn.Linear(6, 4)
+    loss, optimizer = (lambda y: y[y > 0].sum()), torch.optim.SGD(net.parameters(), 0.1)
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        pytest.raises(Exception, match=r"(?s)one program.*aten\.nonzero"),
+    ):
+        ng.torch.compile_step(net, loss, optimizer)(torch.ones(32, 6))
+
+
 # ---- random masks, recurrent layers, layers used twice
 
 
