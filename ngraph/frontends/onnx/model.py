@@ -8,7 +8,7 @@ from typing import Any
 
 from ngraph.errors import ArgumentError
 from ngraph.frontends.onnx.format import ONNX
-from ngraph.frontends.positional.model import Model, Port
+from ngraph.frontends.positional.model import Model, Port, patterns_of
 from ngraph.op_graph.arguments import checked
 from ngraph.transformers.base import Transformer
 
@@ -39,9 +39,7 @@ def load(
     if transformer is not None and not isinstance(transformer, Transformer):
         fix = f"ngt.make_transformer_factory({transformer!r})()" if isinstance(transformer, str) else "ngt.make_transformer()"
         raise ArgumentError(f"transformer= takes a transformer, not {transformer!r}", fix=fix)
-    patterns = [trainable] if isinstance(trainable, str) else trainable
-    if not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
-        raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
+    patterns = patterns_of(trainable)
     if indices not in ("raise", "clip"):
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
     if state is not None and not (isinstance(state, Mapping) and all(isinstance(n, str) for pair in state.items() for n in pair)):

@@ -25,6 +25,14 @@ __all__ = ["Model", "Port"]
 STRAIGHT = 256  # shapes of inputs for which the way to the computation is remembered
 
 
+def patterns_of(trainable: Any) -> list[str]:
+    """Returns `trainable=` of a `load` as a list. Raises ArgumentError for what is no pattern of names and no list of them."""
+    patterns = [trainable] if isinstance(trainable, str) else trainable
+    if not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
+        raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
+    return list(patterns)
+
+
 class Model:
     """An imported model. Call it with arrays in the order of `inputs`, or by name; `run({"name": array})` gives a dict.
 

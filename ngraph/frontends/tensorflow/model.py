@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError
-from ngraph.frontends.positional.model import Model
+from ngraph.frontends.positional.model import Model, patterns_of
 from ngraph.frontends.tensorflow.format import Tensorflow, room
 from ngraph.op_graph.arguments import checked
 from ngraph.transformers.base import Transformer, make_transformer
@@ -126,7 +126,7 @@ def load(
         raise ArgumentError(f"transformer= takes a transformer, not {transformer!r}", fix="ngt.make_transformer()")
     if indices not in ("raise", "clip"):
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
-    patterns = [trainable] if isinstance(trainable, str) else list(trainable)
+    patterns = patterns_of(trainable)
     if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not any(
         hasattr(source, a) for a in ("SerializeToString", "as_graph_def", "graph")
     ):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ngraph.config import config
-from ngraph.errors import NgraphWarning, UnsupportedError, nearest
+from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, nearest
 from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
@@ -33,6 +33,9 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     numbers of eager; `freeze`: whether what is computed of parameters alone is kept between calls without gradients (docs/torch.md).
     Raises SettingError for others; UnsupportedError where ops may not be torch's.
     """
+    if not isinstance(gm, torch.fx.GraphModule):
+        fix = "torch.compile(model, backend='ngraph')"
+        raise ArgumentError(f"torch.compile calls the backend with a graph, and this is a {type(gm).__name__}", fix=fix)
     given = checked(mode, options)
     made = begin(private.compiled(gm))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.errors import ArgumentError
-from ngraph.frontends.positional.model import Model
+from ngraph.frontends.positional.model import Model, patterns_of
 from ngraph.frontends.torch.format import PYTORCH
 from ngraph.op_graph.arguments import checked
 from ngraph.transformers.base import Transformer, make_transformer
@@ -38,5 +38,5 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
     elif not hasattr(source, "graph_signature"):
         fix = "torch.export.export(model, (x,)) makes one of a module"
         raise ArgumentError(f"a model is loaded from a path or an ExportedProgram, not from {type(source).__name__}", fix=fix)
-    patterns = [trainable] if isinstance(trainable, str) else list(trainable)
+    patterns = patterns_of(trainable)
     return Model(source, PYTORCH, transformer if transformer is not None else make_transformer(), patterns, indices)

@@ -36,11 +36,13 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
         raise SettingError(f"there is no mode {mode!r}", fix=f"write {near!r}" if near else f"there are {', '.join(MODES)}")
     found = {"fallback": "warn", "transformer": "", "random": "ngraph", "threads": None, "tune": mode in TUNED, "exact": None}
     found["freeze"] = mode in TUNED
+    if options is not None and not isinstance(options, Mapping):
+        raise SettingError(f"options is {options!r}", fix="give a dict: options={'fallback': 'error'}")
     for name, value in (options or {}).items():
         if name in ASKED_BY_TORCH:
             continue
         if name not in OPTIONS:
-            near = nearest(name, OPTIONS)
+            near = nearest(str(name), OPTIONS)
             raise SettingError(f"there is no option {name!r}", fix=f"write {near!r}" if near else f"there are {', '.join(OPTIONS)}")
         if OPTIONS[name] and value not in OPTIONS[name]:
             raise SettingError(f"the option {name!r} is {value!r}", fix=f"it takes {', '.join(map(repr, OPTIONS[name]))}")

@@ -161,6 +161,13 @@ def test_wrong_inputs_are_said():
         loaded.run({"x": np.zeros((2, 4), "f"), "at": at, "z": at})
 
 
+@pytest.mark.parametrize("given", [3, [3], None])
+def test_what_is_no_pattern_of_parameters_is_said(given):
+    _, program = small(train=False)
+    with pytest.raises(ArgumentError, match="trainable= takes a pattern of names"):
+        ng.torch.load(program, trainable=given)
+
+
 def test_all_that_has_no_translation_is_named():
     class Odd(torch.nn.Module):
         def forward(self, x):

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo import utils as dynamo
 
 import ngraph as ng
-from ngraph.errors import NgraphWarning
+from ngraph.errors import ArgumentError, NgraphWarning
 from ngraph.frontends.torch import backend, report, reset
 from ngraph.frontends.torch import backend as module
 
@@ -178,6 +178,16 @@ def test_a_recompile_is_reported_with_its_guard():
     compiled(torch.ones(3), 2)
     compiled(torch.ones(4), 2)
     assert any("size mismatch" in r["reason"] for r in report().recompiles)
+
+
+def test_options_that_are_no_dict_are_an_error():
+    with pytest.raises(Exception, match=r"options is \['fallback'\]"):
+        torch.compile(lambda x: x + 1, backend=backend, options=["fallback"])(torch.ones(3))
+
+
+def test_a_backend_that_is_called_with_a_model_says_what_to_write():
+    with pytest.raises(ArgumentError, match=r"(?s)this is a Linear.*torch\.compile\(model, backend='ngraph'\)"):
+        ng.torch.backend(torch.nn.Linear(4, 3), [torch.ones(2, 4)])
 
 
 def test_importing_ngraph_imports_no_torch():
