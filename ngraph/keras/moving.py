@@ -18,12 +18,9 @@ from ngraph.keras.elementwise import met
 from ngraph.keras.reductions import axes_of, flip
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply, size_of
 from ngraph.keras.traces import KerasTrace, taping
-from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import Idx
 from ngraph.ops import elementwise as e
 from ngraph.ops.moving import PADDED
-from ngraph.ops.rearrange import iota
 from ngraph.parts.deferred import deferred
 
 numpy = deferred("ngraph.keras.numpy")  # which is made of these functions
@@ -301,53 +298,25 @@ def triu(x: Any, k: int = 0) -> Any:
     return _masked(x, int(k), True)
 
 
-def band(g: KerasTrace, t: Tensor, k: int, upper: bool) -> Tensor:
-    """Matrices with zeros below the k-th diagonal, or above it."""
-    t = g.full(t, (t.rank - 2, t.rank - 1))
-    i, j = iota(t.dims[-2]), iota(t.dims[-1])
-    inside = e.less_equal(i + k, j) if upper else e.less_equal(j, i + k)
-    return g.made(e.where(inside, t.op, e.filled(0, (), t.op.dtype)), t.dims)
-
-
 def _masked(x: Any, k: int, upper: bool) -> Any:
     x = convert_to_tensor(x)
     if x.ndim == 1:  # as NumPy: a row stands for a square
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
-    return apply(band, x, k=k, upper=upper)
-
-
-def on_diagonal(g: KerasTrace, t: Tensor, k: int) -> Tensor:
-    """A square matrix with a vector on its k-th diagonal."""
-    t = g.full(t)
-    n = t.shape[0] + abs(k)
-    i, j = g.fresh(n), g.fresh(n)
-    read = g.read(t, [i], {t.dims[0]: Idx(i) + (k if k < 0 else 0)})
-    found = e.where(e.equal(iota(i) + k, iota(j)), read.op, e.filled(0, (), read.dtype))
-    return g.made(found, [i, j])
-
-
-def diagonal_of(g: KerasTrace, t: Tensor, k: int, axis1: int, axis2: int) -> Tensor:
-    t = g.full(t, (axis1, axis2))
-    a, b = t.dims[axis1], t.dims[axis2]
-    rows, columns = a.size - max(-k, 0), b.size - max(k, 0)
-    size = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else expr.minimum(rows, columns)
-    out = g.fresh(max(size, 0) if isinstance(size, int) else size)
-    dims = [d for j, d in enumerate(t.dims) if j not in (axis1, axis2)]
-    return g.read(t, [*dims, out], {a: Idx(out) + max(-k, 0), b: Idx(out) + max(k, 0)})
+    return apply(shapes.triangle, x, offset=k, upper=upper)
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = convert_to_tensor(x)
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
-    return apply(diagonal_of, x, k=int(offset), axis1=axis1 % x.ndim, axis2=axis2 % x.ndim)
+    return apply(shapes.diagonal, x, offset=int(offset), rows=axis1, columns=axis2)
 
 
 def diag(x: Any, k: int = 0) -> Any:
     x = convert_to_tensor(x)
     if x.ndim not in (1, 2):
         raise ValueError("Input must be 1-d or 2-d")
-    return apply(on_diagonal, x, k=int(k)) if x.ndim == 1 else diagonal(x, k)
+    return apply(shapes.on_diagonal, x, offset=int(k)) if x.ndim == 1 else diagonal(x, k)
 
 
 def diagflat(x: Any, k: int = 0) -> Any:

@@ -11,7 +11,7 @@ from keras.src import backend
 from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional import elementwise as positional
-from ngraph.frontends.positional import reductions
+from ngraph.frontends.positional import reductions, shapes
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.convert import cast, convert_to_tensor
@@ -28,7 +28,6 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import activations
 from ngraph.ops import elementwise as e
-from ngraph.ops.rearrange import iota
 
 # ---- activations --------------------------------------------------------------------------------------------------------
 
@@ -144,9 +143,8 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
 
 def encoded(g: KerasTrace, t: Tensor, many: Any, axis: int, dtype: str) -> Tensor:
     """A new dim with 1 where its index is the tensor's number; rows of zeros for numbers outside."""
-    own = g.fresh(size_of(many))
-    found = e.cast(e.equal(iota(own, dtypes.int64), e.cast(t.op, dtypes.int64)), dtype)
-    return g.made(found, [*t.dims[:axis], own, *t.dims[axis:]])
+    one, zero = (e.filled(v, (), dtypes.as_dtype(dtype)) for v in (1, 0))
+    return shapes.one_hot(g, t, size_of(many), axis, one, zero)
 
 
 def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False) -> Any:

@@ -10,7 +10,9 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import indexing, shapes, text
 from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value, settled
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import product
 
 # ---- constants and shapes -----------------------------------------------------------------------------------------------
@@ -121,7 +123,11 @@ def trilu(n: Any, x: Value, k: Value = None) -> Tensor:
 @translates("OneHot")
 def one_hot(n: Any, indices: Value, depth: Value, values: Value) -> Tensor:
     length = n.g.sizes(depth)[0] if not np.dtype(depth.np).kind == "f" else int(n.g.known(depth).ravel()[0])
-    return shapes.one_hot(n.g, n.g.tensor(indices), length, n.g.tensor(values), n.attr("axis", -1))
+    t, pair = n.g.tensor(indices), n.g.tensor(values)
+    x = e.cast(t.op, dtypes.int64)
+    t = Tensor(e.where(e.less(x, 0), x + shapes.size_op(length), x), t.dims)  # negative ones count from the end
+    off, on = (shapes.at(n.g, pair, 0, k).op for k in (0, 1))
+    return shapes.one_hot(n.g, t, length, n.attr("axis", -1), on, off)
 
 
 # ---- slices, joins, paddings --------------------------------------------------------------------------------------------

@@ -189,6 +189,12 @@ def scattered_slices(g: Any, x: Value, indices: Value, updates: Value, combine: 
     return g.made(op, t.dims)
 
 
+def scattered_rows(g: Any, x: Value, rows: Value, updates: Value, combine: str, name: str) -> Tensor:
+    """x with updates in the rows of these numbers."""
+    i = g.tensor(rows)
+    return scattered_slices(g, x, Tensor(i.op, [*i.dims, None]), updates, combine, name)
+
+
 def written_at(g: Any, past: Value, update: Value, places: Value, k: int, wrap: bool, name: str) -> Tensor:
     """Updates written into a cache at each batch's own place along dim k, 0 by default."""
     t = g.full(g.tensor(past))

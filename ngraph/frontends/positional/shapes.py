@@ -53,11 +53,9 @@ def without(t: Tensor, gone: int) -> Tensor:
     return Tensor(t.op, [d for k, d in enumerate(t.dims) if k != gone])
 
 
-def shape_of(v: Value, start: int = 0, end: int | None = None) -> ConstantArray | Sizes:
+def shape_of(v: Value, start: int = 0, end: int | None = None, dtype: Any = np.int64) -> ConstantArray | Sizes:
     """The lengths of a value's dims, from one to another."""
-    found = np.empty(v.rank, object)
-    found[:] = list(v.shape)
-    return settled(found[start:end])
+    return settled(v.shape[start:end], dtype)
 
 
 def resolved(old: Sequence[ExprLike], wanted: Sequence[ExprLike], keep: bool = True) -> list[ExprLike]:
@@ -207,14 +205,34 @@ def triangle(g: Any, x: Value, offset: int, upper: bool) -> Tensor:
     return g.made(e.where(inside, t.op, e.filled(0, (), t.op.dtype)), t.dims)
 
 
-def one_hot(g: Any, t: Tensor, length: ExprLike, pair: Tensor, at: int) -> Tensor:
-    """A new dim `at`, with the second of a pair where its index is the tensor's number (negative: from the end), else the first."""
+def one_hot(g: Any, t: Tensor, length: ExprLike, at: int, on: Op, off: Op) -> Tensor:
+    """A new dim `at`, with `on` where its index is the tensor's number, else `off`."""
     axis = g.fresh(length)
     at = at + t.rank + 1 if at < 0 else at
-    x = e.cast(t.op, dtypes.int64)
-    x = e.where(e.less(x, 0), x + size_op(length), x)
-    off, on = (g.squeezed(g.read(pair, [g.fresh(1)], {pair.dims[0]: k}), 0).op for k in (0, 1))
-    return g.made(e.where(e.equal(iota(axis, dtypes.int64), x), on, off), [*t.dims[:at], axis, *t.dims[at:]])
+    made = e.where(e.equal(iota(axis, dtypes.int64), e.cast(t.op, dtypes.int64)), on, off)
+    return g.made(made, [*t.dims[:at], axis, *t.dims[at:]])
+
+
+def on_diagonal(g: Any, x: Value, offset: int, rows: ExprLike = -1, columns: ExprLike = -1, fill: Any = 0) -> Tensor:
+    """Matrices with x on a diagonal, which stands `offset` to the right; rows, columns: how many, -1 for as many as it needs."""
+    t = g.full(g.tensor(x))
+    d, down, right = t.dims[-1], max(0, -offset), max(0, offset)
+    open_ = [isinstance(many, int) and many == -1 for many in (rows, columns)]
+    least = [d.size + abs(offset)] * 2 if all(open_) else [d.size + down, d.size + right]
+    i, j = (g.fresh(few if free else many) for free, few, many in zip(open_, least, (rows, columns), strict=True))
+    dims, place = [*t.dims[:-1], i, j], Idx(i) - down
+    spread = g.read(t, dims, {d: place}, predicate=(place, d.size - 1 - place))
+    return g.made(e.where(e.equal(iota(i) + offset, iota(j)), spread.op, e.filled(fill, (), t.op.dtype)), dims)
+
+
+def diagonal(g: Any, x: Value, offset: int = 0, rows: int = -2, columns: int = -1) -> Tensor:
+    """The diagonal of two dims, which stands `offset` to the right, as the last dim."""
+    pair = [rows % x.rank, columns % x.rank]
+    t, down, right = g.full(g.tensor(x), pair), max(0, -offset), max(0, offset)
+    i, j = (t.dims[k] for k in pair)
+    size = expr.minimum(i.size - down, j.size - right)
+    axis = g.fresh(max(size, 0) if isinstance(size, int) else size)
+    return g.read(t, [*[d for k, d in enumerate(t.dims) if k not in pair], axis], {i: Idx(axis) + down, j: Idx(axis) + right})
 
 
 # ---- slices, joins, paddings --------------------------------------------------------------------------------------------
@@ -247,6 +265,21 @@ def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLik
         return t
     out = g.resized(d, count)
     return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) * step + first})
+
+
+def flipped(g: Any, t: Tensor, dims: Sequence[int]) -> Tensor:
+    """The tensor with the order along dims reversed."""
+    index = {d: d.size - 1 - Idx(d) for k in dims if (d := t.dims[k]) is not None}
+    return g.read(t, t.dims, index) if index else t
+
+
+def rolled(g: Any, t: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
+    """Elements moved along dims, those that leave at one end to the other one."""
+    for by, k in zip(shifts, dims, strict=True):
+        d = t.dims[k]
+        if d is not None and not g.same(d.size, 0):
+            t = g.read(t, t.dims, {d: (Idx(d) + (d.size - by % d.size)) % d.size})
+    return t
 
 
 def broadcast_shape(g: Any, x: Sequence[ExprLike], y: Sequence[ExprLike]) -> list[ExprLike]:

@@ -19,7 +19,7 @@ from ngraph.frontends.positional.shapes import permuted
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.positional.windows import Windowing
 from ngraph.frontends.tensorflow.shapes import strided_slice
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import Ints, Lengths, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
@@ -158,9 +158,8 @@ def conv_filter_gradient(n: Any, x: Value, sizes: Value, dy: Value) -> Tensor:
 
 
 @translates("StridedSliceGrad")
-def strided_slice_gradient(n: Any, shape: Value, begin: Value, end: Value, strides: Value, dy: Value) -> Tensor:
-    g, d = n.g, n.g.tensor(dy)
-    return adjoint(g, lambda x: strided_slice(n, x, begin, end, strides), g.sizes(shape), d.op.dtype, d)
+def strided_slice_gradient(n: Any, shape: Lengths, begin: Lengths, end: Lengths, strides: Ints, d: Tensor) -> Tensor:
+    return adjoint(n.g, lambda x: strided_slice(n, x, begin, end, strides), shape, d.op.dtype, d)
 
 
 # ---- pooling ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -14,20 +13,33 @@ from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.reductions import dims_of
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
 from ngraph.frontends.tensorflow.folding import stitch_order, strided_items
-from ngraph.frontends.tensorflow.table import translates
-from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.frontends.tensorflow.table import Array, Dim, Dims, Ints, Length, Lengths, rows, translates
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter
 from ngraph.ops.rearrange import iota, product
 
-
-@translates("Const")
-def const(n: Any) -> ConstantArray:
-    found: ConstantArray = n.library.constant(n.node.proto)
-    return found
+rows(
+    {
+        "Const": lambda n: n.library.constant(n.node.proto),
+        "Rank": lambda g, x: ConstantArray(np.array(x.rank, np.int32)),
+        "Reshape": lambda g, x, wanted: shapes.reshaped(g, g.tensor(x), g.sizes(wanted), False),
+        "ExpandDims": lambda g, x, axis: shapes.unsqueezed(g.tensor(x), g.ints(axis)),
+        "Squeeze": lambda n, x: shapes.squeezed(n.g, n.g.tensor(x), n.attr("squeeze_dims") or n.attr("axis") or None),
+        "BroadcastTo": lambda g, x, wanted: g.expanded(g.tensor(x), g.sizes(wanted)),
+        "BroadcastArgs": lambda g, a, b: settled(shapes.broadcast_shape(g, g.sizes(a), g.sizes(b)), a.np),
+        "Tile": lambda g, x, times: shapes.tiled(g, g.tensor(x), g.sizes(times)),
+        "Fill": lambda g, wanted, value: g.expanded(g.tensor(value), g.sizes(wanted)),
+        "Empty": lambda n, wanted: shapes.filled(n.g, np.zeros((), n.attr("dtype"))[()], n.g.sizes(wanted)),
+        "Range": lambda g, *ends: shapes.ranged(g, *ends),
+        "Pack": lambda n, *xs: shapes.stacked(n.g, list(xs), n.attr("axis", 0) % (xs[0].rank + 1)),
+        "Reverse": lambda g, x, flags: shapes.flipped(g, g.tensor(x), np.flatnonzero(g.known(flags)).tolist()),
+        "GatherNd": lambda n, x, i: indexing.gathered_slices(n.g, x, i, 0, n.takes[0]),
+    }
+)
 
 
 @translates("Placeholder", "PlaceholderV2")
@@ -35,33 +47,14 @@ def lacking(n: Any) -> Value:
     raise GraphError(f"the placeholder {n.name!r} is needed, and is not an input of what is called", fix="feed it by its name")
 
 
-# ---- shapes -------------------------------------------------------------------------------------------------------------
-
-
 @translates("Shape", "ShapeN")
-def shape(n: Any, *xs: Value) -> Any:
-    to = n.attr("out_type", np.dtype(np.int32))
-    found = []
-    for x in xs:
-        sizes = np.empty(x.rank, object)
-        sizes[:] = list(x.shape)
-        found.append(settled(sizes, to))
-    return tuple(found)
+def shape(g: Any, *xs: Value, out_type: DType = dtypes.int32) -> tuple[Value, ...]:
+    return tuple([shapes.shape_of(x, dtype=out_type.np) for x in xs])
 
 
 @translates("Size")
-def size(n: Any, x: Value) -> Value:
-    return settled(np.array(product(x.shape), object), n.attr("out_type", np.dtype(np.int32)))
-
-
-@translates("Rank")
-def rank(n: Any, x: Value) -> Value:
-    return ConstantArray(np.array(x.rank, np.int32))
-
-
-@translates("Reshape")
-def reshape(n: Any, x: Value, wanted: Value) -> Tensor:
-    return shapes.reshaped(n.g, n.g.tensor(x), n.g.sizes(wanted), False)
+def size(g: Any, x: Value, *, out_type: DType = dtypes.int32) -> Value:
+    return settled(product(x.shape), out_type.np)
 
 
 @translates("EnsureShape")
@@ -72,62 +65,18 @@ def ensure_shape(n: Any, x: Value) -> Value:
     return x
 
 
-@translates("ExpandDims")
-def expand_dims(n: Any, x: Value, axis: Value) -> Tensor:
-    return shapes.unsqueezed(n.g.tensor(x), n.g.ints(axis))
-
-
-@translates("Squeeze")
-def squeeze(n: Any, x: Value) -> Tensor:
-    return shapes.squeezed(n.g, n.g.tensor(x), n.attr("squeeze_dims", []) or n.attr("axis", []) or None)
-
-
 @translates("Transpose", "ConjugateTranspose")
-def transpose(n: Any, x: Value, order: Value) -> Tensor:
-    t = n.g.tensor(x)
-    return shapes.transposed(t, [k % t.rank for k in n.g.ints(order)])
-
-
-@translates("BroadcastTo")
-def broadcast_to(n: Any, x: Value, wanted: Value) -> Tensor:
-    found: Tensor = n.g.expanded(n.g.tensor(x), n.g.sizes(wanted))
-    return found
-
-
-@translates("BroadcastArgs")
-def broadcast_args(n: Any, a: Value, b: Value) -> Value:
-    found = shapes.broadcast_shape(n.g, n.g.sizes(a), n.g.sizes(b))
-    return settled(np.array(found, object), a.np)
-
-
-@translates("Tile")
-def tile(n: Any, x: Value, times: Value) -> Tensor:
-    return shapes.tiled(n.g, n.g.tensor(x), n.g.sizes(times))
-
-
-@translates("Fill")
-def fill(n: Any, wanted: Value, value: Value) -> Tensor:
-    found: Tensor = n.g.expanded(n.g.tensor(value), n.g.sizes(wanted))
-    return found
-
-
-@translates("Empty")
-def empty(n: Any, wanted: Value) -> Tensor:
-    return shapes.filled(n.g, np.zeros((), n.attr("dtype"))[()], n.g.sizes(wanted))
-
-
-@translates("Range")
-def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
-    return shapes.ranged(n.g, start, limit, delta)
+def transpose(g: Any, t: Tensor, order: Ints) -> Tensor:
+    return shapes.transposed(t, [k % t.rank for k in order])
 
 
 # ---- slices -------------------------------------------------------------------------------------------------------------
 
 
 @translates("StridedSlice")
-def strided_slice(n: Any, x: Value, begin: Value, end: Value, strides: Value) -> Tensor:
-    g, t = n.g, n.g.tensor(x)
-    items = strided_items(n, t.rank, g.sizes(begin), g.sizes(end), g.ints(strides))
+def strided_slice(n: Any, t: Tensor, begin: Lengths, end: Lengths, strides: Ints) -> Tensor:
+    g = n.g
+    items = strided_items(n, t.rank, begin, end, strides)
     at, new = 0, list[int]()
     for place, item in enumerate(items):
         if item is None:
@@ -153,32 +102,32 @@ def strided_slice(n: Any, x: Value, begin: Value, end: Value, strides: Value) ->
 
 
 @translates("TensorStridedSliceUpdate")
-def strided_slice_written(n: Any, x: Value, begin: Value, end: Value, strides: Value, value: Value) -> Tensor:
+def strided_slice_written(n: Any, x: Tensor, begin: Lengths, end: Lengths, strides: Ints, value: Tensor) -> Tensor:
     """Returns x with a value in the places that `strided_slice` reads."""
-    g, t = n.g, n.g.full(n.g.tensor(x))
+    g, t = n.g, n.g.full(x)
     along = g.fresh(product(t.shape))
     numbered = shapes.reshaped(g, Tensor(iota(along, dtypes.int64), [along]), t.shape)
     places = strided_slice(n, numbered, begin, end, strides)
     many = product(places.shape)
     if many == 0:
         return t
-    updates = shapes.reshaped(g, g.expanded(g.tensor(value), places.shape), [many])
-    flat, rows = shapes.reshaped(g, t, [along.size]), shapes.reshaped(g, places, [many, 1])
-    return shapes.reshaped(g, indexing.scattered_slices(g, flat, rows, updates, "set", n.takes[0]), t.shape)
+    updates = shapes.reshaped(g, g.expanded(value, places.shape), [many])
+    flat, at = shapes.reshaped(g, t, [along.size]), shapes.reshaped(g, places, [many])
+    return shapes.reshaped(g, indexing.scattered_rows(g, flat, at, updates, "set", n.takes[0]), t.shape)
 
 
 @translates("Slice")
-def slice_(n: Any, x: Value, begin: Value, sizes: Value) -> Tensor:
-    g, t = n.g, n.g.tensor(x)
+def slice_(n: Any, t: Tensor, begin: Value, sizes: Lengths) -> Tensor:
+    g = n.g
     if isinstance(begin, Tensor) and not g.few(begin):  # a place that the call computes
-        return _moving_slice(n, t, begin, g.sizes(sizes))
-    for k, (first, many) in enumerate(zip(g.sizes(begin), g.sizes(sizes), strict=True)):
+        return _moving_slice(n, t, begin, sizes)
+    for k, (first, many) in enumerate(zip(g.sizes(begin), sizes, strict=True)):
         rest = isinstance(many, int) and many == -1
         t = shapes.sliced(g, t, k, first, 1, t.shape[k] - first if rest else many)
     return t
 
 
-def _moving_slice(n: Any, t: Tensor, begin: Tensor, sizes: Sequence[ExprLike]) -> Tensor:
+def _moving_slice(n: Any, t: Tensor, begin: Tensor, sizes: Lengths) -> Tensor:
     g = n.g
     for k, many in enumerate(sizes):
         if isinstance(many, int) and many == -1 or g.same(many, t.shape[k]):
@@ -191,118 +140,80 @@ def _moving_slice(n: Any, t: Tensor, begin: Tensor, sizes: Sequence[ExprLike]) -
 
 
 @translates("Split")
-def split(n: Any, axis: Value, x: Value) -> tuple[Tensor, ...]:
-    t = n.g.tensor(x)
-    (k,) = dims_of(n.g, t, n.g.ints(axis))
-    many = n.attr("num_split")
-    return tuple(shapes.split(n.g, t, k, [t.shape[k] // many] * many))
+def split(g: Any, k: Dim, t: Tensor, *, num_split: int) -> tuple[Tensor, ...]:
+    return tuple(shapes.split(g, t, k, [t.shape[k] // num_split] * num_split))
 
 
 @translates("SplitV")
-def split_v(n: Any, x: Value, sizes: Value, axis: Value) -> tuple[Tensor, ...]:
-    t = n.g.tensor(x)
-    (k,) = dims_of(n.g, t, n.g.ints(axis))
-    wanted = n.g.sizes(sizes)
-    known: ExprLike = 0
-    for s in wanted:
-        known = known + (s if not (isinstance(s, int) and s == -1) else 0)
-    return tuple(shapes.split(n.g, t, k, [t.shape[k] - known if isinstance(s, int) and s == -1 else s for s in wanted]))
+def split_v(g: Any, t: Tensor, wanted: Lengths, k: Dim) -> tuple[Tensor, ...]:
+    open_ = [isinstance(s, int) and s == -1 for s in wanted]
+    rest = t.shape[k]
+    for s, free in zip(wanted, open_, strict=True):
+        rest = rest if free else rest - s
+    return tuple(shapes.split(g, t, k, [rest if free else s for s, free in zip(wanted, open_, strict=True)]))
 
 
 @translates("Unpack")
-def unpack(n: Any, x: Value) -> tuple[Tensor, ...]:
-    t = n.g.tensor(x)
-    k = n.attr("axis", 0) % t.rank
-    return tuple(shapes.at(n.g, t, k, i) for i in range(n.g.number(t.shape[k])))
-
-
-@translates("Pack")
-def pack(n: Any, *xs: Value) -> Value:
-    k = n.attr("axis", 0)
-    return shapes.stacked(n.g, list(xs), k % (xs[0].rank + 1))
+def unpack(g: Any, t: Tensor, *, axis: int = 0) -> tuple[Tensor, ...]:
+    k = axis % t.rank
+    return tuple(shapes.at(g, t, k, i) for i in range(g.number(t.shape[k])))
 
 
 @translates("ConcatV2", "Concat", "ParallelConcat")
 def concat(n: Any, *given: Value) -> Tensor:
-    rows = [ConstantArray(np.array(0))] if n.op == "ParallelConcat" else []
-    *xs, axis = [*given[1:], given[0]] if n.op == "Concat" else [*given, *rows]
+    first = [ConstantArray(np.array(0))] if n.op == "ParallelConcat" else []
+    axis, *xs = (*first, *given) if n.op != "ConcatV2" else (given[-1], *given[:-1])
     ts = [n.g.tensor(x) for x in xs]
     (k,) = dims_of(n.g, ts[0], n.g.ints(axis))
     return shapes.joined(n.g, ts, k)
 
 
 @translates("Pad", "PadV2", "MirrorPad")
-def pad(n: Any, x: Value, pads: Value, value: Value = None) -> Tensor:
-    t = n.g.tensor(x)
-    mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}.get(n.attr("mode", ""), "constant")
-    fill = 0 if value is None else n.g.known(value).item()
-    sizes = n.g.sizes(pads)
+def pad(n: Any, t: Tensor, sizes: Lengths, fill: Array | None = None, *, mode: str = "") -> Tensor:
+    number = 0 if fill is None else fill.item()
     for k in range(t.rank):
         before, after = sizes[2 * k : 2 * k + 2]
         if before == 0 and after == 0:
             continue
-        t = _symmetric(n, t, k, before, after) if mode == "symmetric" else shapes.padded(n.g, t, k, before, after, mode, fill)
+        if mode == "SYMMETRIC":  # mirrored at the ends, which are repeated
+            size, first, last = n.g.numbers([t.shape[k], before, after])
+            place = np.pad(np.arange(size), (first, last), "symmetric")
+            t = indexing.gathered(n.g, t, ConstantArray(place), k, n.takes[0])
+        else:
+            t = shapes.padded(n.g, t, k, before, after, "reflect" if mode == "REFLECT" else "constant", number)
     return t
 
 
-def _symmetric(n: Any, t: Tensor, k: int, before: Any, after: Any) -> Tensor:
-    """A dim mirrored at its ends, which are repeated."""
-    size, first, last = n.g.numbers([t.shape[k], before, after])
-    place = np.pad(np.arange(size), (first, last), "symmetric")
-    return indexing.gathered(n.g, t, ConstantArray(place), k, n.takes[0])
-
-
-@translates("Reverse", "ReverseV2")
-def reverse(n: Any, x: Value, axes: Value) -> Tensor:
-    t = n.g.tensor(x)
-    for k in dims_of(n.g, t, np.flatnonzero(n.g.known(axes)).tolist() if n.op == "Reverse" else n.g.ints(axes)):
-        t = shapes.sliced(n.g, t, k, t.shape[k] - 1, -1, t.shape[k])
-    return t
+@translates("ReverseV2")
+def reverse(g: Any, t: Tensor, dims: Dims) -> Tensor:
+    return shapes.flipped(g, t, dims)
 
 
 @translates("ReverseSequence")
-def reverse_sequence(n: Any, x: Value, lengths: Value) -> Tensor:
-    return indexing.reversed_parts(n.g, x, lengths, n.attr("batch_dim", 0), n.attr("seq_dim"), n.takes[0])
+def reverse_sequence(n: Any, x: Value, lengths: Value, *, batch_dim: int = 0, seq_dim: int) -> Tensor:
+    return indexing.reversed_parts(n.g, x, lengths, batch_dim, seq_dim, n.takes[0])
 
 
 @translates("Roll")
-def roll(n: Any, x: Value, shift: Value, axis: Value) -> Tensor:
-    t = n.g.tensor(x)
-    for k, by in zip(dims_of(n.g, t, n.g.ints(axis)), n.g.ints(shift), strict=True):
-        d = t.dims[k]
-        if d is not None:
-            t = n.g.read(t, t.dims, {d: (Idx(d) - by) % d.size})
-    return t
+def roll(g: Any, t: Tensor, shifts: Ints, dims: Dims) -> Tensor:
+    return shapes.rolled(g, t, shifts, dims)
 
 
 # ---- gathers and scatters -----------------------------------------------------------------------------------------------
 
 
 @translates("GatherV2", "Gather")
-def gather(n: Any, x: Value, i: Value, axis: Value = None) -> Tensor:
-    t = n.g.tensor(x)
-    (k,) = [0] if axis is None else dims_of(n.g, t, n.g.ints(axis))
-    batch = n.attr("batch_dims", 0)
-    batch = batch + i.rank if batch < 0 else batch
+def gather(n: Any, t: Tensor, i: Value, k: Dim = 0, *, batch_dims: int = 0) -> Tensor:
+    batch = batch_dims + i.rank if batch_dims < 0 else batch_dims
     if not batch:
         return indexing.gathered(n.g, t, i, k, n.takes[0])
-    return _gathered_beside(n, t, n.g.tensor(i), k, batch)
-
-
-def _gathered_beside(n: Any, t: Tensor, i: Tensor, k: int, batch: int) -> Tensor:
-    """A gather along dim k, whose first dims are the same index in both."""
     g = n.g
-    t = g.full(t, [*range(batch), k])
-    i = g.full(g.apart(i, t.dims), range(batch))
+    t = g.full(t, [*range(batch), k])  # the first dims are the same index in both
+    i = g.full(g.apart(g.tensor(i), t.dims), range(batch))
     i = g.renamed(i, [*t.dims[:batch], *i.dims[batch:]])
     index = indexing.index_along(g, i.op, None, t.dims[k], indexing.dim_named(k, n.takes[0]), negative=False)
     op = gather_op(t.op, index, axes=(t.dims[k],), mode="clip")
     return g.made(op, [*t.dims[:k], *i.dims[batch:], *t.dims[k + 1 :]])
-
-
-@translates("GatherNd")
-def gather_nd(n: Any, x: Value, i: Value) -> Tensor:
-    return indexing.gathered_slices(n.g, x, i, 0, n.takes[0])
 
 
 _COMBINED = {"Update": "set", "Add": "add", "Sub": "add", "Max": "max", "Min": "min"}
@@ -317,166 +228,117 @@ def tensor_scatter(n: Any, x: Value, i: Value, u: Value) -> Tensor:
 
 
 @translates("ScatterNd")
-def scatter_nd(n: Any, i: Value, u: Value, wanted: Value) -> Tensor:
+def scatter_nd(n: Any, i: Value, u: Value, wanted: Lengths) -> Tensor:
     flags = u.np == np.bool_  # the sum of which is whether one is true
     u = by_element.casted(n.g, u, np.dtype(np.uint8)) if flags else u
-    zeros = shapes.filled(n.g, np.zeros((), u.np)[()], n.g.sizes(wanted))
+    zeros = shapes.filled(n.g, np.zeros((), u.np)[()], wanted)
     found = indexing.scattered_slices(n.g, zeros, i, u, "max" if flags else "add", n.takes[0])
     return by_element.alone(n.g, lambda op: e.cast(op, dtypes.bool_), found) if flags else found
 
 
 @translates("SegmentSum", "UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
-def segments(n: Any, x: Value, i: Value, count: Value = None) -> Tensor:
-    t = n.g.tensor(x)
-    if count is None:  # sorted: the last one says how many there are
-        count = ConstantArray(np.array(int(n.g.known(i)[-1]) + 1 if n.g.known(i).size else 0))
+def segments(n: Any, t: Tensor, i: Value, many: Length | None = None) -> Tensor:
+    if many is None:  # sorted: the last one says how many there are
+        many = int(n.g.known(i)[-1]) + 1 if n.g.known(i).size else 0
     kind = {"Sum": "add", "Max": "max", "Min": "min", "Prod": "multiply"}[n.op.rpartition("Segment")[2]]
     ends = (ml_dtypes.finfo if t.op.dtype.is_float else np.iinfo)(t.np)  # finite, as TensorFlow leaves segments without elements
     start = np.array({"add": 0, "multiply": 1, "max": ends.min, "min": ends.max}[kind], t.np)[()]
-    (many,) = n.g.sizes(count)
-    rows = n.g.tensor(i)
-    base = shapes.filled(n.g, start, [many, *t.shape[rows.rank :]])
+    numbers = n.g.tensor(i)
+    base = shapes.filled(n.g, start, [many, *t.shape[numbers.rank :]])
     # rows of numbers below 0 are left out: their elements become what changes nothing
-    inside = Tensor(e.less_equal(0, rows.op), [*rows.dims, *[None] * (t.rank - rows.rank)])
+    inside = Tensor(e.less_equal(0, numbers.op), [*numbers.dims, *[None] * (t.rank - numbers.rank)])
     t = by_element.each(n.g, lambda c, a: e.where(c, a, e.filled(start, (), a.dtype)), inside, t)
-    index = Tensor(e.maximum(rows.op, 0), [*rows.dims, None])
-    return indexing.scattered_slices(n.g, base, index, t, kind, n.takes[0])
+    return indexing.scattered_rows(n.g, base, Tensor(e.maximum(numbers.op, 0), numbers.dims), t, kind, n.takes[0])
 
 
 @translates("OneHot")
-def one_hot(n: Any, i: Value, depth: Value, on: Value, off: Value) -> Tensor:
-    g, t = n.g, n.g.tensor(i)
-    (many,) = g.sizes(depth)
-    axis = g.fresh(many)
-    at = n.attr("axis", -1)
-    at = at + t.rank + 1 if at < 0 else at
-    one, zero = (g.tensor(v).op for v in (on, off))
-    made = e.where(e.equal(iota(axis, dtypes.int64), e.cast(t.op, dtypes.int64)), one, zero)
-    return g.made(made, [*t.dims[:at], axis, *t.dims[at:]])
+def one_hot(g: Any, t: Tensor, depth: Length, on: Tensor, off: Tensor, *, axis: int = -1) -> Tensor:
+    return shapes.one_hot(g, t, depth, axis, on.op, off.op)
 
 
 @translates("TopKV2", "TopK", results="values indices")
-def top_k(n: Any, x: Value, count: Value = None) -> tuple[Tensor, Tensor]:
-    many = n.attr("k") if count is None else n.g.sizes(count)[0]
-    values, places = indexing.top_k(n.g, n.g.tensor(x), x.rank - 1, many, True)
-    to = as_dtype(n.attr("index_type", np.dtype(np.int32)))
-    return values, Tensor(e.cast(places.op, to), places.dims)
+def top_k(g: Any, t: Tensor, count: Length | None = None, *, k: int, index_type: DType = dtypes.int32) -> tuple[Tensor, Tensor]:
+    values, places = indexing.top_k(g, t, t.rank - 1, k if count is None else count, True)
+    return values, Tensor(e.cast(places.op, index_type), places.dims)
 
 
 @translates("Where", python=True)
-def where(n: Any, x: Value) -> Tensor:
-    t = n.g.tensor(x)
-    found = indexing.nonzero(n.g, t)
-    return shapes.permuted(found, 1, 0)
+def where(g: Any, t: Tensor) -> Tensor:
+    return shapes.permuted(indexing.nonzero(g, t), 1, 0)
 
 
 @translates("Unique", "UniqueV2", "UniqueWithCounts", results="y idx count", python=True)
-def unique(n: Any, x: Value, axis: Value = None) -> tuple[Value, ...]:
-    to = n.attr("out_idx", np.dtype(np.int32))
-
+def unique(n: Any, x: Value, axis: Value = None, *, out_idx: DType = dtypes.int32) -> tuple[Value, ...]:
     def run(a: Any) -> Any:
         y, _, inverse, counts = indexing.unique(a, None, False)
         return y, inverse, counts
 
-    return tuple(n.g.host(n.op, run, [x], [x.np, to, to]))
+    return tuple(n.g.host(n.op, run, [x], [x.np, out_idx.np, out_idx.np]))
 
 
 @translates("InvertPermutation")
-def invert(n: Any, x: Value) -> Tensor:
-    t = n.g.full(n.g.tensor(x))
-    out = n.g.fresh(t.dims[0].size)
+def invert(g: Any, x: Tensor) -> Tensor:
+    t = g.full(x)
+    out = g.fresh(t.dims[0].size)
     op = scatter.build(e.filled(0, [out], t.op.dtype), t.op, iota(t.dims[0], t.op.dtype), axes=(out,), combine="set", mode="clip")
-    return n.g.made(op, [out])
+    return g.made(op, [out])
 
 
 # ---- blocks and diagonals -----------------------------------------------------------------------------------------------
 
 
 @translates("DepthToSpace", "SpaceToDepth")
-def blocks(n: Any, x: Value) -> Tensor:
-    t = n.g.tensor(x)
-    last = n.attr("data_format", "NHWC") == "NHWC"
+def blocks(n: Any, t: Tensor, *, block_size: int, data_format: str = "NHWC") -> Tensor:
+    last = data_format == "NHWC"
     t = shapes.permuted(t, 0, 3, 1, 2) if last else t
-    made = (shapes.depth_to_space if n.op == "DepthToSpace" else shapes.space_to_depth)(n.g, t, n.attr("block_size"), True)
+    made = (shapes.depth_to_space if n.op == "DepthToSpace" else shapes.space_to_depth)(n.g, t, block_size, True)
     return shapes.permuted(made, 0, 2, 3, 1) if last else made
 
 
 @translates("BatchToSpaceND")
-def batch_to_space(n: Any, x: Value, block: Value, crops: Value) -> Tensor:
-    g, t, by = n.g, n.g.tensor(x), n.g.ints(block)
+def batch_to_space(g: Any, t: Tensor, by: Ints, crops: Array) -> Tensor:
     m = len(by)
     batch, *rest = t.shape
     whole = int(np.prod(by))
     t = g.reshape(t, [*by, batch // whole, *rest])
-    order = [m]
-    for k in range(m):
-        order += [m + 1 + k, k]
+    order = [m, *(place for k in range(m) for place in (m + 1 + k, k))]
     t = shapes.permuted(t, *order, *range(2 * m + 1, t.rank))
     t = g.reshape(t, [batch // whole, *[s * b for s, b in zip(rest[:m], by, strict=True)], *rest[m:]])
-    cut = g.known(crops)
-    for k in range(m):
-        t = shapes.sliced(g, t, 1 + k, int(cut[k, 0]), 1, t.shape[1 + k] - int(cut[k].sum()))
+    for k, (before, after) in enumerate(crops.tolist(), 1):
+        t = shapes.sliced(g, t, k, before, 1, t.shape[k] - (before + after))
     return t
 
 
 @translates("SpaceToBatchND")
-def space_to_batch(n: Any, x: Value, block: Value, pads: Value) -> Tensor:
-    g, t, by = n.g, n.g.tensor(x), n.g.ints(block)
-    m, room = len(by), g.known(pads)
-    for k in range(m):
-        if room[k].any():
-            t = shapes.padded(g, t, 1 + k, int(room[k, 0]), int(room[k, 1]))
+def space_to_batch(g: Any, t: Tensor, by: Ints, pads: Array) -> Tensor:
+    m = len(by)
+    for k, (before, after) in enumerate(pads.tolist(), 1):
+        t = shapes.padded(g, t, k, before, after) if before or after else t
     batch, *rest = t.shape
-    split: list[Any] = [batch]
-    for s, b in zip(rest[:m], by, strict=True):
-        split += [s // b, b]
-    t = g.reshape(t, [*split, *rest[m:]])
+    cut = [s // b for s, b in zip(rest[:m], by, strict=True)]
+    t = g.reshape(t, [batch, *(n for pair in zip(cut, by, strict=True) for n in pair), *rest[m:]])
     order = [2 + 2 * k for k in range(m)] + [0] + [1 + 2 * k for k in range(m)]
     t = shapes.permuted(t, *order, *range(2 * m + 1, t.rank))
-    return g.reshape(t, [batch * int(np.prod(by)), *[s // b for s, b in zip(rest[:m], by, strict=True)], *rest[m:]])
+    return g.reshape(t, [batch * int(np.prod(by)), *cut, *rest[m:]])
 
 
 @translates("MatrixBandPart", "BatchMatrixBandPart")
-def band(n: Any, x: Value, lower: Value, upper: Value) -> Tensor:
-    g, t = n.g, n.g.full(n.g.tensor(x), (x.rank - 2, x.rank - 1))
-    low, high = (g.ints(v)[0] for v in (lower, upper))
-    i, j = (iota(d, dtypes.int64) for d in t.dims[-2:])
-    inside = e.filled(True, (), dtypes.bool_)
-    if low >= 0:
-        inside = e.logical_and(inside, e.less_equal(i - low, j))
-    if high >= 0:
-        inside = e.logical_and(inside, e.less_equal(j, i + high))
-    return g.made(e.where(inside, t.op, e.filled(0, (), t.op.dtype)), t.dims)
+def band(g: Any, t: Tensor, lower: Ints, upper: Ints) -> Tensor:
+    t = shapes.triangle(g, t, -lower[0], True) if lower[0] >= 0 else t
+    return shapes.triangle(g, t, upper[0], False) if upper[0] >= 0 else t
 
 
 @translates("MatrixDiag", "BatchMatrixDiag", "Diag")
-def diagonal(n: Any, x: Value) -> Tensor:
+def diagonal(n: Any, t: Tensor) -> Tensor:
     if n.op != "Diag":
-        return _on_diagonal(n, x, 0, 0, -1, -1)
-    made: Tensor = n.g.reshape(_on_diagonal(n, n.g.reshape(n.g.tensor(x), [product(x.shape)]), 0, 0, -1, -1), [*x.shape, *x.shape])
+        return shapes.on_diagonal(n.g, t, 0)
+    made: Tensor = n.g.reshape(shapes.on_diagonal(n.g, n.g.reshape(t, [product(t.shape)]), 0), [*t.shape, *t.shape])
     return made
 
 
-def _on_diagonal(n: Any, x: Value, offset: int, fill: Any, rows: ExprLike, columns: ExprLike) -> Tensor:
-    """Matrices with x on a diagonal, which stands `offset` to the right; rows, columns: how many, -1 for as many as it needs."""
-    g, t = n.g, n.g.full(n.g.tensor(x))
-    d = t.dims[-1]
-    high, wide = d.size + max(0, -offset), d.size + max(0, offset)
-    if isinstance(rows, int) and isinstance(columns, int) and rows == columns == -1:
-        high = wide = d.size + abs(offset)
-    i = g.fresh(high if isinstance(rows, int) and rows == -1 else rows)
-    j = g.fresh(wide if isinstance(columns, int) and columns == -1 else columns)
-    down = max(0, -offset)
-    dims = [*t.dims[:-1], i, j]
-    spread = g.read(t, dims, {d: Idx(i) - down}, predicate=(Idx(i) - down, d.size - 1 - (Idx(i) - down)))
-    on = e.equal(iota(i) + offset, iota(j))
-    return g.made(e.where(on, spread.op, e.filled(fill, (), t.op.dtype)), dims)
-
-
-def _band(n: Any, k: Value) -> list[int]:
+def _band(ends: Ints) -> list[int]:
     """Returns the diagonals that an op is about, the uppermost first."""
-    found = n.g.ints(k)
-    return list(range(found[-1], found[0] - 1, -1))
+    return list(range(ends[-1], ends[0] - 1, -1))
 
 
 def _room(n: Any, offset: int, many: int, longest: int) -> tuple[int, int]:
@@ -485,9 +347,10 @@ def _room(n: Any, offset: int, many: int, longest: int) -> tuple[int, int]:
     return (longest - many, 0) if side == "RIGHT" else (0, longest - many)
 
 
-def _with_diagonals(n: Any, x: Value, base: Tensor, offsets: Sequence[int]) -> Tensor:
-    """Matrices with rows of x on their diagonals."""
-    g, t = n.g, n.g.tensor(x)
+@translates("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
+def with_diagonals(n: Any, base: Tensor, t: Tensor, ends: Ints | None = None) -> Tensor:
+    """Returns matrices with rows of t on their diagonals."""
+    g, offsets = n.g, _band(ends or [0])
     rows, columns = base.shape[-2:]
     for k, offset in enumerate(offsets):
         row = t
@@ -496,92 +359,76 @@ def _with_diagonals(n: Any, x: Value, base: Tensor, offsets: Sequence[int]) -> T
             first = _room(n, offset, many, g.number(t.shape[-1]))[0]
             row = shapes.at(g, shapes.sliced(g, t, t.rank - 1, first, 1, many), t.rank - 2, k)
         base = g.full(base)
-        spread = g.renamed(g.full(_on_diagonal(n, row, offset, 0, rows, columns)), base.dims)
+        spread = g.renamed(g.full(shapes.on_diagonal(g, row, offset, rows, columns)), base.dims)
         i, j = (iota(d) for d in base.dims[-2:])
         base = g.made(e.where(e.equal(i + offset, j), spread.op, base.op), base.dims)
     return base
 
 
 @translates("MatrixDiagV2", "MatrixDiagV3")
-def diagonal_at(n: Any, x: Value, k: Value, rows: Value, columns: Value, fill: Value) -> Tensor:
-    offsets, value = _band(n, k), n.g.known(fill).item()
-    sizes = [n.g.sizes(v)[0] for v in (rows, columns)]
-    if len(offsets) == 1:
-        return _on_diagonal(n, x, offsets[0], value, *sizes)
-    longest = n.g.number(x.shape[-1])
-    least = [longest - min(offsets[0], 0), longest + max(offsets[-1], 0)]
+def diagonal_at(n: Any, t: Tensor, ends: Ints, high: Length, wide: Length, fill: Array) -> Tensor:
+    first, last = ends[0], ends[-1]
+    if first == last:
+        return shapes.on_diagonal(n.g, t, first, high, wide, fill.item())
+    longest, sizes = n.g.number(t.shape[-1]), [high, wide]
+    least = [longest - min(last, 0), longest + max(first, 0)]
     least = [max(least)] * 2 if sizes == [-1, -1] else least
-    shape = [*x.shape[:-2], *(few if many == -1 else many for few, many in zip(least, sizes, strict=True))]
-    return _with_diagonals(n, x, shapes.filled(n.g, np.array(value, x.np)[()], shape), offsets)
+    shape = [*t.shape[:-2], *(few if many == -1 else many for few, many in zip(least, sizes, strict=True))]
+    return with_diagonals(n, shapes.filled(n.g, np.array(fill.item(), t.np)[()], shape), t, ends)
 
 
 @translates("MatrixDiagPart", "BatchMatrixDiagPart", "DiagPart")
-def diagonal_part(n: Any, x: Value) -> Tensor:
+def diagonal_part(n: Any, t: Tensor) -> Tensor:
     if n.op != "DiagPart":
-        return _diagonal_of(n, x, 0)
-    half = x.shape[: x.rank // 2]
-    made: Tensor = n.g.reshape(_diagonal_of(n, n.g.reshape(n.g.tensor(x), [product(half)] * 2), 0), half)
+        return shapes.diagonal(n.g, t)
+    half = t.shape[: t.rank // 2]
+    made: Tensor = n.g.reshape(shapes.diagonal(n.g, n.g.reshape(t, [product(half)] * 2)), half)
     return made
 
 
 @translates("MatrixDiagPartV2", "MatrixDiagPartV3")
-def diagonal_part_at(n: Any, x: Value, k: Value, fill: Value) -> Tensor:
-    offsets = _band(n, k)
-    found = [_diagonal_of(n, x, offset) for offset in offsets]
+def diagonal_part_at(n: Any, t: Tensor, ends: Ints, fill: Array) -> Value:
+    offsets, last = _band(ends), t.rank - 2
+    found = [shapes.diagonal(n.g, t, offset) for offset in offsets]
     if len(found) == 1:
         return found[0]
-    lengths = [n.g.number(t.shape[-1]) for t in found]
-    value, last = n.g.known(fill).item(), x.rank - 2
+    lengths = [n.g.number(d.shape[-1]) for d in found]
     for j, (offset, many) in enumerate(zip(offsets, lengths, strict=True)):
-        found[j] = shapes.padded(n.g, found[j], last, *_room(n, offset, many, max(lengths)), "constant", value)
-    return shapes.stacked(n.g, found, last)
-
-
-def _diagonal_of(n: Any, x: Value, offset: int) -> Tensor:
-    g, t = n.g, n.g.full(n.g.tensor(x))
-    rows, columns = t.dims[-2:]
-    down, right = max(0, -offset), max(0, offset)
-    axis = g.fresh(expr.minimum(rows.size - down, columns.size - right))
-    return g.read(t, [*t.dims[:-2], axis], {rows: Idx(axis) + down, columns: Idx(axis) + right})
-
-
-@translates("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def set_diagonal(n: Any, x: Value, d: Value, k: Value = None) -> Tensor:
-    return _with_diagonals(n, d, n.g.tensor(x), [0] if k is None else _band(n, k))
+        found[j] = shapes.padded(n.g, found[j], last, *_room(n, offset, many, max(lengths)), "constant", fill.item())
+    return shapes.stacked(n.g, list(found), last)
 
 
 @translates("BroadcastGradientArgs", results="r0 r1")
-def gradient_args(n: Any, a: Value, b: Value) -> tuple[Value, ...]:
-    """The dims along which the gradients of two broadcast operands are summed."""
-    x, y = n.g.sizes(a), n.g.sizes(b)
+def gradient_args(g: Any, a: Value, b: Value) -> tuple[Value, ...]:
+    """Returns the dims along which the gradients of two broadcast operands are summed."""
+    x, y = g.sizes(a), g.sizes(b)
     many = max(len(x), len(y))
     x, y = [1] * (many - len(x)) + x, [1] * (many - len(y)) + y
-    found: tuple[list[int], list[int]] = ([], [])
-    for k, (p, q) in enumerate(zip(x, y, strict=True)):
-        for mine, this, that in ((found[0], p, q), (found[1], q, p)):
-            if (n.g.same(this, 1) and not n.g.same(that, 1)) or (this == 1 and that == 1):
-                mine.append(k)
-    alike = all(n.g.same(p, q) for p, q in zip(x, y, strict=True))
+
+    def summed(these: list[ExprLike], others: list[ExprLike]) -> list[int]:
+        pairs = enumerate(zip(these, others, strict=True))
+        return [k for k, (p, q) in pairs if (g.same(p, 1) and not g.same(q, 1)) or (p == 1 and q == 1)]
+
+    found = (summed(x, y), summed(y, x))
+    alike = all(g.same(p, q) for p, q in zip(x, y, strict=True))
     return tuple([ConstantArray(np.array([] if alike else f, a.np)) for f in found])
 
 
 @translates("ConcatOffset")
-def concat_offsets(n: Any, axis: Value, *lengths: Value) -> tuple[Value, ...]:
+def concat_offsets(g: Any, axis: Ints, *lengths: Lengths) -> tuple[Value, ...]:
     """Returns where each of several tensors starts in their concatenation."""
-    k, start, found = n.g.ints(axis)[0], 0, []
-    for given in lengths:
-        sizes = n.g.sizes(given)
-        at = np.zeros(len(sizes), object)
-        at[k] = start
-        start = start + sizes[k]
-        found.append(settled(at, np.dtype(np.int32)))
+    start: ExprLike = 0
+    found = []
+    for sizes in lengths:
+        found.append(settled([start if k == axis[0] else 0 for k in range(len(sizes))], np.int32))
+        start = start + sizes[axis[0]]
     return tuple(found)
 
 
 @translates("DynamicStitch", "ParallelDynamicStitch")
-def stitched(n: Any, *inputs: Value) -> Tensor:
+def stitched(g: Any, *inputs: Value) -> Tensor:
     """Returns the rows of several tensors by their numbers, which have to be known."""
-    numbers = [n.g.known(i) for i in inputs[: len(inputs) // 2]]
-    parts = [n.g.tensor(d) for d in inputs[len(inputs) // 2 :]]
-    rows = [n.g.full(n.g.reshape(t, [i.size, *t.shape[i.ndim :]]), [0]) for i, t in zip(numbers, parts, strict=True)]
-    return indexing.gathered(n.g, shapes.joined(n.g, rows, 0), ConstantArray(stitch_order(numbers)), 0, "params")
+    half = len(inputs) // 2
+    numbers, parts = [g.known(i) for i in inputs[:half]], [g.tensor(d) for d in inputs[half:]]
+    every = [g.full(g.reshape(t, [i.size, *t.shape[i.ndim :]]), [0]) for i, t in zip(numbers, parts, strict=True)]
+    return indexing.gathered(g, shapes.joined(g, every, 0), ConstantArray(stitch_order(numbers)), 0, "params")

@@ -17,8 +17,7 @@ from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.graph import Reference, Resource
-from ngraph.frontends.tensorflow.shapes import strided_slice_written
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import TABLE, translates
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 
@@ -113,7 +112,7 @@ def scatter(n: Any, x: Value, i: Value, u: Value) -> Value:
 def strided_slice_assign(n: Any, x: Value, begin: Value, end: Value, strides: Value, value: Value) -> Value:
     """Writes a slice of a variable."""
     where = [n.library.read(n.g, v) for v in (begin, end, strides, value)]
-    write(n, x, strided_slice_written(n, current(n, x), *where))
+    write(n, x, TABLE["TensorStridedSliceUpdate"](n, current(n, x), *where))
     return x
 
 

@@ -3,15 +3,54 @@
     @translates("Softmax")
     def softmax(n, x): ...
 
-`n` is the node (`graph.TensorflowNode`), then come its inputs. A translator gives a value, or a tuple of them.
+`n` is the node (`graph.TensorflowNode`), or `g` its reading alone, then come its inputs; it gives a value, or a tuple of them. Annotations
+say how inputs are read (`READ`), and parameters that are passed by name alone are attributes:
+
+    @translates("Cumsum")
+    def cumulated(g, t: Tensor, k: Dim, *, exclusive: bool = False, reverse: bool = False): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from itertools import chain, repeat
 from typing import Any
 
+import numpy as np
+
+from ngraph.frontends.positional.reductions import dims_of
+from ngraph.frontends.positional.values import Value
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import ExprLike
+
 Translator = Callable[..., Any]
+
+Ints = list[int]
+Dim = int
+Dims = list[int]
+Length = ExprLike
+Lengths = list[ExprLike]
+Array = np.ndarray[Any, Any]
+
+
+def only(items: Sequence[Any]) -> Any:
+    """Returns the item of a list of one."""
+    (item,) = items
+    return item
+
+
+# By the annotation of a translator's parameter: how its input is read, beside the node's first tensor. Others are taken as they are.
+READ: dict[str, Callable[[Any, Value, Value], Any]] = {
+    "Tensor": lambda g, v, t: g.tensor(v),
+    "Ints": lambda g, v, t: g.ints(v),
+    "Dim": lambda g, v, t: only(dims_of(g, t, g.ints(v))),
+    "Dims": lambda g, v, t: dims_of(g, t, g.ints(v)),
+    "Length": lambda g, v, t: only(g.sizes(v)),
+    "Lengths": lambda g, v, t: g.sizes(v),
+    "Array": lambda g, v, t: g.known(v),
+}
 
 TABLE: dict[str, Translator] = {}
 
@@ -37,10 +76,11 @@ def translates(*ops: str, results: str = "", references: bool = False, python: b
     """
 
     def add(function: Translator) -> Translator:
+        made = reading(function)
         for op in ops:
             if op in TABLE:
                 raise ValueError(f"there are two translators of {op}")
-            TABLE[op] = function
+            TABLE[op] = made
             if references:
                 REFERENCES.add(op)
             if python:
@@ -50,3 +90,36 @@ def translates(*ops: str, results: str = "", references: bool = False, python: b
         return function
 
     return add
+
+
+def rows(table: dict[str, Translator]) -> None:
+    """Registers a function for each row, whose key names one op, or several."""
+    for ops, function in table.items():
+        translates(*ops.split())(function)
+
+
+def reading(function: Translator) -> Translator:
+    """Returns a translator that takes a node and inputs as they are, of one whose parameters say what it takes."""
+    whole, *parameters = signature(function).parameters.values()
+    attributes = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+    inputs_of = [p for p in parameters if p not in attributes]
+    kinds = [str(p.annotation).partition(" | ")[0] for p in inputs_of]
+    takes = [READ.get(kind) for kind in kinds]
+    first = kinds.index("Tensor") if "Tensor" in kinds else 0
+    rest = takes[-1] if any(p.kind is Parameter.VAR_POSITIONAL for p in inputs_of) else None
+
+    @wraps(function)
+    def run(n: Any, *inputs: Value) -> Any:
+        found = list(inputs)
+        for k, (read, v) in enumerate(zip(chain(takes, repeat(rest)), inputs, strict=False)):
+            if read is not None:
+                found[k] = read(n.g, v, inputs[first])
+        return function(n.g if whole.name == "g" else n, *found, **{p.name: attribute(n, p) for p in attributes})
+
+    return run
+
+
+def attribute(n: Any, p: Parameter) -> Any:
+    """Returns the attribute of a node that a parameter names, as one of our dtypes where it says so."""
+    value = n.attr(p.name, None if p.default is Parameter.empty else p.default)
+    return as_dtype(value) if p.annotation == "DType" else value

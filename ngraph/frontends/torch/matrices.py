@@ -16,7 +16,7 @@ from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
-from ngraph.op_graph.expr import ExprLike, Idx, minimum
+from ngraph.op_graph.expr import ExprLike, minimum
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import factorisation, linalg
@@ -30,10 +30,9 @@ TERMS = 12  # of the series of a matrix's exponential, whose norm is at most 1/2
 
 def on_diagonal(n: TorchNode, a: Tensor) -> tuple[Op, Axis, Sequence[Axis | None]]:
     """Returns the diagonals of matrices, their axis, and the dims in front."""
-    t, i, j = matrices(n.g, a)
-    k = n.g.fresh(minimum(i.size, j.size))
-    found = n.g.read(t, [*t.dims[:-2], k], {i: Idx(k), j: Idx(k)}).op
-    return broadcast(found, [*[d for d in t.dims[:-2] if d is not None], k]), k, t.dims[:-2]
+    t = shapes.diagonal(n.g, a)
+    t = n.g.full(t, [t.rank - 1])
+    return broadcast(t.op, [d for d in t.dims if d is not None]), t.dims[-1], t.dims[:-1]
 
 
 def first_error(n: TorchNode, factor: Tensor, wrong: Callable[[Op], Op]) -> Tensor:

@@ -68,8 +68,7 @@ def repeat(n: TorchNode, a: Tensor, repeats: Sequence[Any]) -> Tensor:
 
 @translates("aten.flip")
 def flip(n: TorchNode, a: Tensor, dims: Sequence[int]) -> Tensor:
-    index = {d: d.size - 1 - Idx(d) for k in dims if a.rank and (d := a.dims[k % a.rank]) is not None}
-    return n.g.read(a, a.dims, index) if index else a
+    return shapes.flipped(n.g, a, [k % a.rank for k in dims if a.rank])
 
 
 @translates("aten.roll")
@@ -78,11 +77,7 @@ def roll(n: TorchNode, a: Tensor, shifts: Sequence[int], dims: Sequence[int] = (
         shape = list(a.shape)
         flat = n.g.reshape(a, [product(shape)])
         return n.g.reshape(roll(n, flat, shifts, [0]), shape)
-    for by, k in zip(shifts, dims, strict=True):
-        d = a.dims[k % a.rank]
-        if d is not None and not n.g.same(d.size, 0):
-            a = n.g.read(a, a.dims, {d: (Idx(d) + (d.size - by % d.size)) % d.size})
-    return a
+    return shapes.rolled(n.g, a, shifts, [k % a.rank for k in dims])
 
 
 # ---- parts --------------------------------------------------------------------------------------------------------------
@@ -140,11 +135,7 @@ def unbind(n: TorchNode, a: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @translates("aten.diagonal")
 def diagonal(n: TorchNode, a: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    j, k = dim1 % a.rank, dim2 % a.rank
-    t = n.g.full(a, [j, k])
-    own = n.g.fresh(n.shape[-1])
-    index = {t.dims[j]: Idx(own) + max(-offset, 0), t.dims[k]: Idx(own) + max(offset, 0)}
-    return n.g.read(t, [*[d for i, d in enumerate(t.dims) if i not in (j, k)], own], index)
+    return shapes.diagonal(n.g, a, offset, dim1, dim2)
 
 
 @translates("aten.unfold")
