@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ngraph.frontends.positional import factors
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.convert import cast, convert_to_tensor
@@ -155,22 +157,9 @@ def lu_factor(x: Any) -> Any:
 
 def solved(g: KerasTrace, a: Tensor, b: Tensor, kind: str, vectors: bool) -> Tensor:
     """The x with a x = b; vectors: b has one column, and no dim for it."""
-    a = g.full(a)
-    b = Tensor(b.op, [*b.dims, None]) if vectors else b
-    batch = max(a.rank, b.rank) - 2
-    left = Tensor(a.op, [*[None] * (batch + 2 - a.rank), *a.dims])
-    right = Tensor(b.op, [*[None] * (batch + 2 - b.rank), *b.dims])
-    right = g.full(right, [right.rank - 2])
-    column = None if right.dims[-1] is None else g.fresh(right.dims[-1].size)
-    x = left
-    y = g.renamed(right, [*[p if p is not None else q for p, q in zip(x.dims[:-2], right.dims[:-2], strict=True)], x.dims[-2], column])
-    rows, columns = x.dims[-2], x.dims[-1]
-    if kind == "solve":
-        op = of_axes.solve(x.op, y.op, rows, columns)
-    else:
-        op = of_axes.triangular_solve(x.op, y.op, rows, columns, lower=kind == "lower")
-    dims = [p if p is not None else q for p, q in zip(x.dims[:-2], y.dims[:-2], strict=True)]
-    return g.made(op, [*dims, columns] if vectors else [*dims, columns, y.dims[-1]])
+    solver = of_axes.solve if kind == "solve" else partial(of_axes.triangular_solve, lower=kind == "lower")
+    found = factors.solved(g, a, Tensor(b.op, [*b.dims, None]) if vectors else b, solver)
+    return Tensor(found.op, found.dims[:-1]) if vectors else found
 
 
 def _system(a: Any, b: Any, kind: str) -> Any:

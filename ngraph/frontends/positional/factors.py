@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,17 @@ def eigh(g: Any, x: Value) -> tuple[Tensor, Tensor]:
     k = g.fresh(i.size)
     values, vectors = linalg.eigh(t.op, i, j, inner=k)
     return g.made(values, [*t.dims[:-2], k]), g.made(vectors, [*t.dims[:-2], i, k])
+
+
+def solved(g: Any, a: Tensor, b: Tensor, solver: Callable[[Op, Op, Axis, Axis], Op]) -> Tensor:
+    """Returns what a solver gives for matrices and the columns of others, whose batches are broadcast."""
+    (x, y), dims = g.meet([Tensor(a.op, [*a.dims, None]), Tensor(b.op, [*b.dims[:-1], None, b.dims[-1]])])
+    x = g.full(x, (x.rank - 3, x.rank - 2))
+    i, j = x.dims[-3:-1]
+    y = g.full(y, (y.rank - 3, y.rank - 1))
+    right = g.renamed(y, [*y.dims[:-3], i, None, y.dims[-1]])
+    found: Tensor = g.made(solver(x.op, right.op, i, j), [*dims[:-3], j, y.dims[-1]])
+    return found
 
 
 def square_root(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -226,15 +226,11 @@ def slogdet(n: TorchNode, a: Tensor) -> tuple[Tensor, ...]:
 
 def solved(n: TorchNode, a: Tensor, b: Tensor, solver: Callable[[Op, Op, Axis, Axis], Op]) -> Tensor:
     """Returns what a solver of ours gives for matrices and the columns of others, whose batches are broadcast."""
-    (x, y), dims = n.g.meet([Tensor(a.op, [*a.dims, None]), Tensor(b.op, [*b.dims[:-1], None, b.dims[-1]])])
-    x = n.g.full(x, (x.rank - 3, x.rank - 2))
-    i, j = x.dims[-3:-1]
-    y = n.g.full(y, (y.rank - 3, y.rank - 1))
-    k = y.dims[-1]
-    if n.g.same(i.size, 0) or n.g.same(k.size, 0):
-        return n.g.expanded(n.of(0, a.dtype), [*[1 if d is None else d.size for d in dims[:-3]], j.size, k.size])
-    right = n.g.renamed(y, [*y.dims[:-3], i, None, k])
-    return n.g.made(solver(x.op, right.op, i, j), [*dims[:-3], j, k])
+    rows, columns = a.shape[-1], b.shape[-1]
+    if n.g.same(rows, 0) or n.g.same(columns, 0):
+        batch = shapes.broadcast_shape(n.g, a.shape[:-2], b.shape[:-2])
+        return n.g.expanded(n.of(0, a.dtype), [*batch, rows, columns])
+    return factors.solved(n.g, a, b, solver)
 
 
 def triangular(n: TorchNode, a: Tensor, b: Tensor, upper: bool, unit: bool = False) -> Tensor:
