@@ -16,12 +16,13 @@ Pair = tuple[Tensor, Tensor | None]  # real and imaginary part; None: all 0
 
 
 def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
-    """The discrete Fourier transform along dim k."""
+    """The discrete Fourier transform along dim k; sign: -1.0, or 1.0 for the inverse, which is divided by the length."""
     check_room(length)
     ts = [g.full(t, [k]) for t in x if t is not None]
     ts, met = g.meet(ts) if len(ts) > 1 else (ts, ts[0].dims)
     out = g.fresh(length)
     re, im = transform((ts[0].op, ts[1].op if len(ts) > 1 else None), ts[0].dims[k], out, sign)
+    re, im = (re * (1 / length), im * (1 / length)) if sign > 0 else (re, im)
     dims = [out if j == k else d for j, d in enumerate(met)]
     return g.made(re, dims), g.made(im, dims)
 
@@ -57,8 +58,6 @@ def dft(g: Any, t: Tensor, k: int, length: int | None, inverse: bool, half: bool
     re, im = fourier(g, fitted(g, parts, k, count), k, count, 1.0 if inverse else -1.0)
     assert im is not None
     found = [re, im]
-    if inverse:
-        found = [Tensor(t.op * (1 / count), t.dims) for t in found]
     if half:
         found = [sliced(g, t, k, 0, 1, count // 2 + 1) for t in found]
     return stacked(g, list(found), t.rank - 1)

@@ -17,7 +17,7 @@ from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
 from ngraph.frontends.positional.shapes import at, broadcast_shape, padded, sliced, stacked, turned
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
-from ngraph.frontends.tensorflow.table import Array, Dim, Dims, Ints, Translator, rows, translates
+from ngraph.frontends.tensorflow.table import Dim, Dims, Translator, rows, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
@@ -28,16 +28,6 @@ from ngraph.ops.state import parts
 from ngraph.ops.statistics import logcumsumexp
 
 # ---- elements -----------------------------------------------------------------------------------------------------------
-
-
-def _unless_zero(function: Callable[[Op, Op], Op]) -> Callable[[Op, Op], Op]:
-    """A function of two operands that is 0 where the second is."""
-
-    def run(x: Op, y: Op) -> Op:
-        none = e.equal(y, 0)
-        return e.where(none, e.filled(0, (), x.dtype), function(x, e.where(none, e.filled(1, (), y.dtype), y)))
-
-    return run
 
 
 def _where_not_zero(tested: Op, y: Op) -> Op:
@@ -84,7 +74,7 @@ ELEMENTS: dict[str, Callable[..., Op]] = {
     "MulNoNan": lambda x, y: _where_not_zero(y, x * y),
     "Div": by_element.divide,
     "RealDiv": e.divide,
-    "DivNoNan": _unless_zero(e.divide),
+    "DivNoNan": lambda x, y: _where_not_zero(y, e.divide(x, e.where(e.equal(y, 0), e.filled(1, (), y.dtype), y))),
     "FloorDiv": lambda x, y: e.floor(e.divide(x, y)) if x.dtype.is_float else e.divide.build(x, y),
     "TruncateDiv": lambda x, y: functions.trunc(x / y) if x.dtype.is_float else by_element.divide(x, y),
     "FloorMod": e.remainder,
@@ -144,18 +134,15 @@ rows(
         "LeakyRelu": lambda n, x: by_element.alone(n.g, lambda op: by_element.leaky_relu(op, n.attr("alpha", 0.2)), x),
         "LeakyReluGrad": lambda n, *xs: by_element.each(n.g, lambda dy, x: e.where(e.less(0, x), dy, dy * n.attr("alpha", 0.2)), *xs),
         "ApproximateEqual": lambda n, *xs: by_element.each(n.g, lambda x, y: e.less(e.absolute(x - y), n.attr("tolerance", 1e-5)), *xs),
+        "Identity IdentityN StopGradient PreventGradient Snapshot CheckNumerics DeepCopy PlaceholderWithDefault": lambda n, *xs: xs,
         "Cast": lambda n, x: by_element.casted(n.g, x, n.attr("DstT")),
+        "LinSpace": lambda g, first, *more: ConstantArray(np.linspace(*map(g.known, (first, *more)), dtype=first.np)),
         "Pow": lambda g, x, y: by_element.power(g, x, y),
         "AddN AccumulateNV2": lambda g, *xs: by_element.folded(g, e.add, xs),
         "Einsum": lambda n, *xs: products.einsum(n.g, n.attr("equation"), [n.g.tensor(x) for x in xs]),
         "MatrixDeterminant": lambda g, x: factors.determinant(g, x),
     }
 )
-
-
-@translates("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy", "PlaceholderWithDefault")
-def identity(n: Any, *xs: Value) -> tuple[Value, ...]:
-    return xs
 
 
 @translates("L2Loss")
@@ -241,8 +228,7 @@ def _cross_entropy(g: Any, logits: Tensor, labels: Callable[[Tensor], Op]) -> tu
 @translates("SoftmaxCrossEntropyWithLogits", results="loss backprop")
 def cross_entropy(g: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     shape = broadcast_shape(g, logits.shape, labels.shape)
-    t = g.full(g.expanded(logits, shape))
-    return _cross_entropy(g, t, lambda at: g.renamed(g.full(g.expanded(labels, shape)), at.dims).op)
+    return _cross_entropy(g, g.full(g.expanded(logits, shape)), lambda t: g.renamed(g.full(g.expanded(labels, shape)), t.dims).op)
 
 
 @translates("SparseSoftmaxCrossEntropyWithLogits", results="loss backprop")
@@ -266,9 +252,8 @@ def matmul(n: Any, x: Tensor, y: Tensor, *, Tout: Any = None) -> Tensor:
     return products.matmul(n.g, x, y)
 
 
-@translates("MatrixSquareRoot", python=True)
-def matrix_root(n: Any, x: Value) -> Value:
-    return in_python(n, factors.square_root, [x], [x.np])[0]
+translates("MatrixSquareRoot", python=True)(lambda n, x: in_python(n, factors.square_root, [x], [x.np])[0])
+translates("SelfAdjointEigV2", results="e v")(lambda g, x: factors.eigh(g, x))
 
 
 @translates("Cholesky")
@@ -288,11 +273,6 @@ def lu(g: Any, x: Value, *, output_idx_type: DType = dtypes.int32) -> tuple[Tens
     t, i, j = factors.matrices(g, x)
     packed, order, _ = parts(factorisation.lu.build(t.op, rows=i, columns=j))
     return g.made(packed, t.dims), g.made(e.cast(order, output_idx_type), t.dims[:-1])
-
-
-@translates("SelfAdjointEigV2", results="e v")
-def eigenvalues(g: Any, x: Value) -> tuple[Tensor, ...]:
-    return factors.eigh(g, x)
 
 
 @translates("Svd", results="s u v")
@@ -321,14 +301,10 @@ def inverse(g: Any, x: Tensor, *, adjoint: bool = False) -> Value:
     return g.made(linalg.inv(t.op, i, j), [*t.dims[:-2], j, i])
 
 
-@translates("MatrixSolve")
-def solve(g: Any, a: Tensor, b: Tensor, *, adjoint: bool = False) -> Tensor:
-    return factors.solved(g, turned(a) if adjoint else a, b, linalg.solve)
-
-
-@translates("MatrixTriangularSolve")
-def triangular_solve(g: Any, a: Tensor, b: Tensor, *, lower: bool = True, adjoint: bool = False) -> Tensor:
-    return factors.solved(g, turned(a) if adjoint else a, b, partial(linalg.triangular_solve, lower=lower != adjoint))
+@translates("MatrixSolve", "MatrixTriangularSolve")
+def solve(n: Any, a: Tensor, b: Tensor, *, lower: bool = True, adjoint: bool = False) -> Tensor:
+    solver = linalg.solve if n.op == "MatrixSolve" else partial(linalg.triangular_solve, lower=lower != adjoint)
+    return factors.solved(n.g, turned(a) if adjoint else a, b, solver)
 
 
 @translates("TridiagonalSolve")
@@ -349,8 +325,3 @@ def tridiagonal_product(g: Any, above: Tensor, main: Tensor, below: Tensor, b: T
     next_, last = (padded(g, sliced(g, y, k, *cut), k, *by) for cut, by in (((1, 1, rows - 1), (0, 1)), ((0, 1, rows - 1), (1, 0))))
     made = [by_element.each(g, e.multiply, turned(v), t) for v, t in ((above, next_), (main, y), (below, last))]
     return by_element.folded(g, e.add, made)
-
-
-@translates("LinSpace")
-def linspace(n: Any, first: Array, last: Array, many: Ints) -> Value:
-    return ConstantArray(np.linspace(first, last, many[0], dtype=first.dtype))

@@ -11,12 +11,14 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from ngraph.errors import ArgumentError, FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.leveldb import DAMAGED, table, varint, written
+from ngraph.frontends.positional.text import objects
 from ngraph.frontends.tensorflow.dtypes import number_of, numpy_type, shape_of, type_name
 from ngraph.frontends.tensorflow.messages import classes, parsed
 from ngraph.op_graph.arrays import MappedFile
@@ -43,13 +45,9 @@ class Checkpoint:
         if header.endianness != 0:
             raise UnsupportedError(f"{path} was written on a machine with big-endian numbers", fix="write it again on this machine")
         self._shards = max(1, header.num_shards)
-        self._entries: dict[str, Any] = {}
-        self._slices: dict[bytes, bytes] = {}
-        for key, value in rows.items():
-            if key[:1] == b"\0":  # a slice of a partitioned variable
-                self._slices[key] = value
-            else:
-                self._entries[key.decode("utf-8", "replace")] = parsed("BundleEntryProto", value, f"{path}: {key!r}")
+        self._slices = {key: value for key, value in rows.items() if key[:1] == b"\0"}  # of partitioned variables
+        arrays = [(key, value) for key, value in rows.items() if key not in self._slices]
+        self._entries = {key.decode("utf-8", "replace"): parsed("BundleEntryProto", v, f"{path}: {key!r}") for key, v in arrays}
         self._open: dict[int, Any] = {}
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
@@ -81,9 +79,7 @@ class Checkpoint:
         entry = self._entries.get(name)
         if entry is None:
             raise ArgumentError(f"{self.prefix} has no array {name!r}", fix=nearest(name, list(self._entries)) or "print(list(checkpoint))")
-        if entry.slices:
-            return self._joined(name, entry)
-        return self._array(name, entry)
+        return self._joined(name, entry) if entry.slices else self._array(name, entry)
 
     def files(self, folder: str) -> list[str]:
         """Returns the paths of its files that are there, relative to a folder."""
@@ -118,12 +114,7 @@ class Checkpoint:
             found = self._slices.get(key)
             if found is None:
                 raise ParseError(f"{name!r} of {self.prefix}: a slice is missing", fix=DAMAGED)
-            where = tuple(
-                [
-                    slice(x.start, x.start + x.length) if x.WhichOneof("has_length") else slice(None)
-                    for x in (part.extent if part.extent else ())
-                ]
-            )
+            where = tuple([slice(x.start, x.start + x.length) if x.WhichOneof("has_length") else slice(None) for x in part.extent])
             piece = self._array(name, parsed("BundleEntryProto", found, self.prefix))
             if whole[where].shape != piece.shape:
                 raise ParseError(f"{name!r} of {self.prefix}: a slice of the shape {list(piece.shape)} does not fit", fix=DAMAGED)
@@ -174,23 +165,20 @@ def save_checkpoint(prefix: str, arrays: Mapping[str, Any]) -> None:
 
     Raises UnsupportedError for a dtype that TensorFlow lacks, and for strings; FileError where the files cannot be written.
     """
-    made, shard, offset = classes(), bytearray(), 0
-    rows: list[tuple[bytes, bytes]] = []
-    header = made["BundleHeaderProto"](num_shards=1)
-    header.version.producer = 1
-    rows.append((b"", header.SerializeToString()))
+    made, shard = classes(), bytearray()
+    header = made["BundleHeaderProto"](num_shards=1, version=made["VersionDef"](producer=1))
+    rows: list[tuple[bytes, bytes]] = [(b"", header.SerializeToString())]
     for name in sorted(arrays, key=lambda n: n.encode()):
         array = np.asarray(arrays[name])
         if array.dtype.hasobject:
             raise UnsupportedError(f"{name!r} holds {array.dtype}: only numbers are written", fix="leave it out")
         data = np.ascontiguousarray(array).tobytes()
-        entry = made["BundleEntryProto"](dtype=number_of(array.dtype), offset=offset, size=len(data), crc32c=_checksum(data))
+        entry = made["BundleEntryProto"](dtype=number_of(array.dtype), offset=len(shard), size=len(data), crc32c=_checksum(data))
         entry.shape.SetInParent()
         for n in array.shape:
             entry.shape.dim.add(size=n)
         rows.append((name.encode(), entry.SerializeToString()))
         shard += data
-        offset += len(data)
     try:
         for path, content in ((f"{prefix}.data-00000-of-00001", bytes(shard)), (f"{prefix}.index", written(rows, _checksum))):
             with open(f"{path}.tmp", "wb") as f:
@@ -219,11 +207,8 @@ def _strings(data: memoryview, count: int, what: str, stored: int) -> np.ndarray
         raise ParseError(f"{what}: {len(data)} bytes for strings of {sum(lengths)}", fix=DAMAGED)
     if _checksum(b"".join(n.to_bytes(4 if n < 1 << 32 else 8, "little") for n in lengths) + data[at - 4 :].tobytes()) != stored:
         raise ParseError(f"{what}: data and checksum do not agree", fix=DAMAGED)
-    found = np.empty(count, object)
-    for k, n in enumerate(lengths):
-        found[k] = bytes(data[at : at + n])
-        at += n
-    return found
+    ends = list(accumulate(lengths, initial=at))
+    return objects([bytes(data[a:b]) for a, b in pairwise(ends)])
 
 
 def _ordered(n: int) -> bytes:

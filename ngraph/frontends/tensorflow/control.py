@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import control, indexing, reductions
-from ngraph.frontends.positional.elementwise import casted, folded
+from ngraph.frontends.positional.elementwise import alone, casted, folded
 from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.philox import whole
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
 from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem, of_strings, resizes
 from ngraph.frontends.tensorflow.stateless import sampled
-from ngraph.frontends.tensorflow.table import translates
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.frontends.tensorflow.table import Length, translates
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 from ngraph.ops.distributions import truncated_normal
@@ -27,10 +28,7 @@ from ngraph.ops.rearrange import flip
 Values = Sequence[Value]
 
 
-@translates("PartitionedCall", "StatefulPartitionedCall")
-def call(n: Any, *inputs: Value) -> tuple[Value, ...]:
-    found: tuple[Value, ...] = n.call(n.attr("f"), inputs)
-    return found
+translates("PartitionedCall", "StatefulPartitionedCall")(lambda n, *inputs: n.call(n.attr("f"), inputs))
 
 
 @translates("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger", "DisableCopyOnRead", "StackCloseV2", "TensorArrayCloseV3")
@@ -45,32 +43,25 @@ def _truth(n: Any, condition: Value) -> Value:
     """Returns a condition as bool: numbers are true where they are not 0."""
     if isinstance(condition, ConstantArray):
         return ConstantArray(np.array(bool(condition.array)))
-    t = n.g.tensor(condition)
-    return t if t.op.dtype.kind == "bool" else Tensor(e.not_equal(t.op, 0), t.dims)
+    return condition if condition.np == np.bool_ else alone(n.g, lambda op: e.not_equal(op, 0), condition)
 
 
 @translates("If", "StatelessIf")
-def if_(n: Any, condition: Value, *inputs: Value) -> tuple[Value, ...]:
-    then, other = n.attr("then_branch"), n.attr("else_branch")
-    return control.branch(n.g, _truth(n, condition), lambda: n.call(then, inputs), lambda: n.call(other, inputs))
+def if_(n: Any, condition: Value, *inputs: Value, then_branch: str, else_branch: str) -> tuple[Value, ...]:
+    return control.branch(n.g, _truth(n, condition), lambda: n.call(then_branch, inputs), lambda: n.call(else_branch, inputs))
 
 
 @translates("Case", "StatelessCase")
-def case(n: Any, index: Value, *inputs: Value) -> tuple[Value, ...]:
-    branches = n.attr("branches")
-    t = n.g.tensor(index)
-
+def case(n: Any, index: Value, *inputs: Value, branches: list[str]) -> tuple[Value, ...]:
     def way(k: int) -> tuple[Value, ...]:
         if k == len(branches) - 1:  # also for an index that is out of range
-            found: tuple[Value, ...] = n.call(branches[k], inputs)
-            return found
-        here = Tensor(e.equal(t.op, k), t.dims)
+            return n.call(branches[k], inputs)
+        here = alone(n.g, lambda op: e.equal(op, k), index)
         return control.branch(n.g, here, lambda: n.call(branches[k], inputs), lambda: way(k + 1))
 
     if isinstance(index, ConstantArray):
         k = int(index.array)
-        found: tuple[Value, ...] = n.call(branches[k if 0 <= k < len(branches) else -1], inputs)
-        return found
+        return n.call(branches[k if 0 <= k < len(branches) else -1], inputs)
     return way(0)
 
 
@@ -84,12 +75,8 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     Handles of variables, and values that no turn changes, stay outside of the loop.
     """
     g, cond, body = n.g, n.attr("cond"), n.attr("body")
-    start, trips, counters, pops = list(inputs), None, list[int](), list[int]()
-    stacks: dict[int, Items] = {}
-    kept = _kept(n)
-    counted = _counted(n, inputs, kept)
-    if counted is not None:
-        trips, counters, stacks, pops = counted
+    start, kept = list(inputs), _kept(n)
+    trips, counters, stacks, pops = _counted(n, inputs, kept) or (None, list[int](), dict[int, Items](), list[int]())
     first = _truth(n, n.call(cond, start)[0]) if trips is None else ConstantArray(np.array(True))
     if isinstance(first, ConstantArray) and not first.array:
         return tuple(start)
@@ -102,8 +89,10 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     def whole(values: Values) -> list[Value]:
         found = list(start)
         for k, v in zip(carried, values, strict=True):
-            old = start[k]
-            found[k] = _carried(g, old, v) if isinstance(old, TensorList) else v
+            if isinstance(start[k], TensorList):  # which may have grown
+                t = g.tensor(v)
+                v = start[k].of(t, None if start[k].count == -1 else t.shape[0])
+            found[k] = v
         return found
 
     def flat(values: Values) -> list[Value]:
@@ -123,10 +112,9 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         found = whole(values[2:])
         for k in counters:
             found[k] = casted(g, values[0], start[k].np)
-        for k in stacks:
+        for k in (*stacks, *pops):
             found[k] = TurnItem(start[k])
         for k in pops:
-            found[k] = TurnItem(start[k])
             found[k].item = start[k].from_end(n, values[0])
         given = n.call(body, found)
         for k, items in pushed.items():
@@ -154,12 +142,6 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in pops:
         results[k] = start[k].without(n, trips)
     return tuple(results)
-
-
-def _carried(g: Any, old: TensorList, v: Value) -> TensorList:
-    """Returns a list that a loop carries with this tensor, which may have grown."""
-    t = g.tensor(v)
-    return old.of(t, None if old.count == -1 else t.shape[0])
 
 
 class Items(NamedTuple):
@@ -272,10 +254,9 @@ def _adds_one(n: Any, body: GraphBody, value: str, k: int, ones: Container[str])
         return False
     sources = [body.source(v) for v in node.takes]
     others = [v for v in sources if v != body.takes[k]]
-    if len(others) == 1 and others[0] in ones:
-        return True
     one = body.maker(others[0]) if len(others) == 1 else None
-    return one is not None and one.op == "Const" and _is_one(n.library.constant(one.proto).array)
+    known = one is not None and one.op == "Const" and _is_one(n.library.constant(one.proto).array)
+    return known or (len(others) == 1 and others[0] in ones)
 
 
 def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) -> list[Value]:
@@ -298,43 +279,41 @@ def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) 
 
 
 @translates("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt")
-def random(n: Any, wanted: Value, *bounds: Value) -> Tensor:
+def random(n: Any, wanted: Value, *bounds: Value, dtype: DType = dtypes.float32) -> Tensor:
     """Draws from the generator of this compiler: the distribution is TensorFlow's, the numbers are not."""
-    g = n.g
-    dims = [None if isinstance(s, int) and s == 1 else g.fresh(s) for s in g.sizes(wanted)]
+    dims = [None if isinstance(s, int) and s == 1 else n.g.fresh(s) for s in n.g.sizes(wanted)]
     axes = [d for d in dims if d is not None]
-    dtype = as_dtype(n.attr("dtype", np.dtype(np.float32)))
-    if n.op == "RandomUniformInt":
-        low, high = (g.tensor(b).op for b in bounds)
-        draw = e.floor(uniform(axes, dtype=as_dtype("float64")) * e.cast(high - low, as_dtype("float64")))
+    if bounds:
+        low, high = (n.g.tensor(b).op for b in bounds)
+        draw = e.floor(uniform(axes, dtype=dtypes.float64) * e.cast(high - low, dtypes.float64))
         return Tensor(e.cast(draw, low.dtype) + low, dims)
-    makers: dict[str, Callable[..., Any]] = {"RandomUniform": uniform, "RandomStandardNormal": normal, "TruncatedNormal": truncated_normal}
-    return Tensor(e.cast(makers[n.op](axes), dtype), dims)
+    made = (uniform if n.op == "RandomUniform" else normal if n.op == "RandomStandardNormal" else truncated_normal)(axes)
+    return Tensor(e.cast(made, dtype), dims)
 
 
 @translates("RandomGamma", "RandomPoisson", "RandomPoissonV2", python=True)
 def random_samples(n: Any, wanted: Value, parameter: Value) -> Value:
     """Draws a key from the generator of this compiler, and samples as the stateless ops do."""
-    key = e.cast(uniform([], dtype=as_dtype("float64")) * 2.0**53, as_dtype("uint64"))
+    key = e.cast(uniform([], dtype=dtypes.float64) * 2.0**53, dtypes.uint64)
     return sampled(n, (key, (whole(0), whole(0))), wanted, [parameter], after=True)
 
 
 @translates("RandomShuffle")
-def shuffled(n: Any, x: Value) -> Value:
-    g, t = n.g, n.g.full(n.g.tensor(x), [0])
+def shuffled(n: Any, x: Tensor) -> Value:
+    g, t = n.g, n.g.full(x, [0])
     keys = Tensor(uniform([t.dims[0]]), [t.dims[0]])
     return indexing.gathered(g, t, indexing.top_k(g, keys, 0, t.shape[0], True)[1], 0, n.takes[0])
 
 
 @translates("Multinomial")
-def drawn(n: Any, logits: Value, count: Value) -> Tensor:
+def drawn(g: Any, logits: Tensor, count: Length, *, output_dtype: DType = dtypes.int64) -> Value:
     """Returns the numbers of classes drawn by their logits: the largest sum of a logit and a draw of Gumbel's distribution."""
-    g, t = n.g, n.g.full(n.g.tensor(logits))
-    draw = None if n.g.same(g.sizes(count)[0], 1) else g.fresh(g.sizes(count)[0])
+    t = g.full(logits)
+    draw = None if g.same(count, 1) else g.fresh(count)
     axes = [d for d in (t.dims[0], draw, t.dims[1]) if d is not None]
     u = e.maximum(uniform(axes), float(np.finfo(np.float32).tiny))
     best = reductions.best(e.cast(t.op, u.dtype) - e.log(-e.log(u)), (t.dims[1],), "max")
-    return g.made(e.cast(best, as_dtype(n.attr("output_dtype", np.dtype(np.int64)))), [t.dims[0], draw])
+    return g.made(e.cast(best, output_dtype), [t.dims[0], draw])
 
 
 # ---- TensorFlow 1: what has not become branches and loops (`structure`) ----------------------------------------------------

@@ -79,15 +79,9 @@ def array_of(t: Any) -> np.ndarray[Any, Any]:
         if dtype.hasobject or len(t.tensor_content) != count * dtype.itemsize:
             raise ParseError(f"{len(t.tensor_content)} bytes for {lengths} elements of {dtype}", fix="is the file damaged?")
         return np.frombuffer(t.tensor_content, dtype).reshape(lengths)
-    listed = getattr(t, field)
-    if field == "float8_val":
-        found = np.frombuffer(listed, dtype)
-    elif field == "half_val":
-        found = np.array(listed, np.uint16).view(dtype)
-    elif field in ("scomplex_val", "dcomplex_val"):
-        found = np.array(listed, np.float32 if field[0] == "s" else np.float64).view(dtype)
-    else:
-        found = np.array(list(listed), dtype)
+    listed = list(getattr(t, field))  # numbers of 16 bits as whole numbers, complex ones as pairs, bytes for numbers of 8 bits
+    kinds = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64, "float8_val": np.uint8}
+    found = np.array(listed, kinds.get(field, dtype)).view(dtype)
     if len(found) > count or (count and not len(found) and dtype.hasobject):
         raise ParseError(f"{len(found)} elements for the shape {lengths}", fix="is the file damaged?")
     if not len(found):

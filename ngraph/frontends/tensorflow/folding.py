@@ -47,20 +47,16 @@ def strided_items(n: Any, many: int, begin: Sequence[Any], end: Sequence[Any], s
     named = sum(1 for k in range(count) if not (masks["ellipsis"] >> k & 1 or masks["new_axis"] >> k & 1))
     items: list[Any] = []
     for k in range(count):
-
-        def bit(mask: str, k: int = k) -> bool:
-            return bool(masks[mask] >> k & 1)
-
-        if bit("ellipsis"):
+        on = {mask for mask, bits in masks.items() if bits >> k & 1}
+        if "ellipsis" in on:
             items += [slice(None)] * (many - named)
-        elif bit("new_axis"):
+        elif "new_axis" in on:
             items.append(None)
-        elif bit("shrink_axis"):
+        elif "shrink_axis" in on:
             items.append(begin[k] if isinstance(begin[k], Expr) else int(begin[k]))
         else:
-            first, last = (
-                None if bit(mask) else (v if isinstance(v, Expr) else int(v)) for mask, v in (("begin", begin[k]), ("end", end[k]))
-            )
+            ends = (("begin", begin[k]), ("end", end[k]))
+            first, last = (None if mask in on else v if isinstance(v, Expr) else int(v) for mask, v in ends)
             items.append(slice(first, last, int(strides[k])))
     return items
 
@@ -77,17 +73,9 @@ def _cast(n: Any, a: Any) -> Any:
     return NotImplemented if to is None or to.hasobject or n.attr("Truncate", False) else folding.cast(a, to)
 
 
-def _pack(n: Any, *arrays: Any) -> Any:
-    return np.stack(arrays, n.attr("axis", 0))
-
-
 def _joined(n: Any, *arrays: Any) -> Any:
     *parts, axis = arrays
     return np.concatenate(parts, int(axis))
-
-
-def _split(n: Any, axis: Any, a: Any) -> Any:
-    return tuple(np.split(a, n.attr("num_split"), int(axis)))
 
 
 def _reduced(function: Any) -> Callable[..., Any]:
@@ -119,11 +107,7 @@ def _chosen(n: Any, c: Any, a: Any, b: Any) -> Any:
 
 
 def _alike(number: int) -> Callable[..., Any]:
-    return lambda n, a: NotImplemented if a.dtype.kind not in "iu" and a.dtype != object else np.full(a.shape, number, _dtype(n, a))
-
-
-def _dtype(n: Any, a: Any) -> Any:
-    return n.attr("T") if a.dtype == object else a.dtype
+    return lambda n, a: np.full(a.shape, number, n.attr("T") if a.dtype == object else a.dtype) if a.dtype.kind in "iuO" else NotImplemented
 
 
 def _slice(n: Any, a: Any, begin: Any, size: Any) -> Any:
@@ -153,12 +137,17 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda n, *arrays: function(*arrays)
 
 
-FOLD: dict[str, Callable[..., Any]] = {
-    **{
-        op: _plain(same(f))
-        for op, f in {"Add": np.add, "AddV2": np.add, "Sub": np.subtract, "Mul": np.multiply, "Neg": np.negative}.items()
-    },
-    "FloorDiv": lambda n, a, b: _floor_div(a, b),
+def _floor_div(a: Any, b: Any) -> Any:
+    if a.dtype == object or b.dtype == object:
+        return a // b if b.dtype != object and (b > 0).all() else NotImplemented
+    return np.floor_divide(a, b).astype(a.dtype) if a.dtype.kind in "iu" and np.all(b) else NotImplemented
+
+
+BROADCAST: dict[str, Callable[..., Any]] = {  # functions of a node and two arrays that are broadcast against each other
+    **dict.fromkeys(("Add", "AddV2"), _plain(same(np.add))),
+    "Sub": _plain(same(np.subtract)),
+    "Mul": _plain(same(np.multiply)),
+    "FloorDiv": _plain(_floor_div),
     "FloorMod": _plain(folding.remainder),
     "RealDiv": lambda n, a, b: folding.divide(a, b) if a.dtype.kind == "f" else NotImplemented,
     "Maximum": lambda n, a, b: folding.extreme("max", a, b),
@@ -169,13 +158,20 @@ FOLD: dict[str, Callable[..., Any]] = {
     "LessEqual": lambda n, a, b: folding.compared(n.g, "le", a, b),
     "Greater": lambda n, a, b: folding.compared(n.g, "lt", b, a),
     "GreaterEqual": lambda n, a, b: folding.compared(n.g, "le", b, a),
-    **{op: _plain(f) for op, f in {"LogicalNot": np.logical_not, "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or}.items()},
+    "LogicalAnd": _plain(np.logical_and),
+    "LogicalOr": _plain(np.logical_or),
+}
+
+FOLD: dict[str, Callable[..., Any]] = {
+    **BROADCAST,
+    "Neg": _plain(same(np.negative)),
+    "LogicalNot": _plain(np.logical_not),
     "Cast": _cast,
-    "Pack": _pack,
+    "Pack": lambda n, *arrays: np.stack(arrays, n.attr("axis", 0)),
     "Unpack": lambda n, a: tuple(np.moveaxis(a, n.attr("axis", 0), 0)),
     "ConcatV2": _joined,
     "Concat": lambda n, axis, *arrays: _joined(n, *arrays, axis),
-    "Split": _split,
+    "Split": lambda n, axis, a: tuple(np.split(a, n.attr("num_split"), int(axis))),
     "SplitV": _split_v,
     "StridedSlice": _strided,
     "ZerosLike": _alike(0),
@@ -203,15 +199,3 @@ FOLD: dict[str, Callable[..., Any]] = {
     "InvertPermutation": _plain(known(same(np.argsort))),
     **{op: _plain(known(f)) for op, f in {"Abs": np.abs, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt}.items()},
 }
-
-# ops whose inputs are broadcast against each other
-BROADCAST = frozenset(
-    "Add AddV2 Sub Mul FloorDiv FloorMod RealDiv Maximum Minimum Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd "
-    "LogicalOr".split()
-)
-
-
-def _floor_div(a: Any, b: Any) -> Any:
-    if a.dtype == object or b.dtype == object:
-        return a // b if b.dtype != object and (b > 0).all() else NotImplemented
-    return np.floor_divide(a, b).astype(a.dtype) if a.dtype.kind in "iu" and np.all(b) else NotImplemented

@@ -18,6 +18,12 @@ def room(name: str) -> Any:
     return importlib.import_module(f"ngraph.frontends.tensorflow.{name}")
 
 
+def inside(path: Any) -> str | None:
+    """Returns the path of the file in a SavedModel's folder; None for another path."""
+    inner = [os.path.join(path, f"saved_model.{end}") for end in ("pb", "pbtxt")] if os.path.isdir(path) else []
+    return next(filter(os.path.isfile, inner), None)
+
+
 class Tensorflow(Format):
     """SavedModels (folders), graphs (.pb, .pbtxt), meta graphs (.meta) with their checkpoints.
 
@@ -31,14 +37,11 @@ class Tensorflow(Format):
 
     def owns(self, path: str) -> bool:
         """See `Format.owns`."""
-        if os.path.isdir(path):
-            return any(os.path.isfile(os.path.join(path, f"saved_model.{end}")) for end in ("pb", "pbtxt"))
-        return super().owns(path)
+        return inside(path) is not None if os.path.isdir(path) else super().owns(path)
 
     def main(self, source: Any) -> Any:
         """See `Format.main`."""
-        inner = [os.path.join(source, f"saved_model.{end}") for end in ("pb", "pbtxt")] if os.path.isdir(source) else []
-        return next((path for path in inner if os.path.isfile(path)), source)
+        return inside(source) or source
 
     def options(self, source: Any) -> str:
         """See `Format.options`. A model is called after its folder."""
@@ -55,15 +58,14 @@ class Tensorflow(Format):
         """See `Format.facts`."""
         file = room("saved").opened(path, self.tags)
         room("translate")
-        chosen = file.signature(self.signature)
-        outputs = list(chosen.results.values())
-        refused = room("graph").unsupported(file, file.graph, outputs, list(chosen.values.values()))
-        nodes = [n for _, n in room("graph").needed(file, file.graph, outputs, list(chosen.values.values()))]
-        version = file.proto.versions.producer
+        chosen, version = file.signature(self.signature), file.proto.versions.producer
+        outputs, inputs = list(chosen.results.values()), list(chosen.values.values())
+        refused = room("graph").unsupported(file, file.graph, outputs, inputs)
+        nodes = [n for _, n in room("graph").needed(file, file.graph, outputs, inputs)]
         said = [f"graph version {version}", *(f"signature {name}" for name in file.signatures)]
         arrays: Mapping[str, Sequence[int]] = file.checkpoint.get_variable_to_shape_map() if file.checkpoint is not None else {}
         shown = [FileNode(n.name, n.op, n.takes, [f"{n.name}:0"], (), (), n.op == "Const") for n in nodes]
-        graph = FileGraph(shown, list(chosen.values.values()), outputs, arrays, {})
+        graph = FileGraph(shown, inputs, outputs, arrays, {})
         data = {"version": version, "signatures": list(file.signatures), "functions": len(file.proto.library.function)}
         return FileFacts(file.name, chosen.inputs, chosen.outputs, graph, refused, said, data)
 

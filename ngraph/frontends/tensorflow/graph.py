@@ -6,7 +6,7 @@ A value is called `node:k` here, for graphs, whose files say `node` for `node:0`
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,7 @@ class Reference(Resource):
     __slots__ = ()
 
 
-class Dead:
-    """A value on the way that a `Switch` of TensorFlow 1 has not taken."""
-
-
-DEAD = Dead()
+DEAD: Any = object()  # a value on the way that a `Switch` of TensorFlow 1 has not taken
 
 
 class Node:
@@ -61,6 +57,11 @@ class Node:
 
     def __init__(self, proto: Any, takes: list[str], after: list[str]):
         self.proto, self.name, self.op, self.takes, self.after = proto, proto.name, proto.op, takes, after
+
+    @property
+    def called(self) -> str:
+        """The function that a node calls; "" for another node."""
+        return self.proto.attr["f"].func.name if self.op in CALLS else ""
 
 
 class GraphBody:
@@ -84,14 +85,8 @@ class GraphBody:
         there = frozenset(map(node_of, fed))
         key = (tuple(outputs), there)
         if key not in self._order:
-            wanted = [*(node_of(name) for name in outputs), *self.wanted]
-            found = in_order(
-                [n for n in self.nodes.values() if n.name not in there],
-                lambda n: map(node_of, n.takes),
-                lambda n: [n.name],
-                lambda n: n.after,
-                dict.fromkeys(wanted),
-            )
+            wanted, nodes = dict.fromkeys([*map(node_of, outputs), *self.wanted]), [n for n in self.nodes.values() if n.name not in there]
+            found = in_order(nodes, lambda n: map(node_of, n.takes), lambda n: [n.name], lambda n: n.after, wanted)
             used: dict[str, int] = {}
             for name in (*outputs, *(t for n in found for t in n.takes)):
                 node, _, k = name.rpartition(":")
@@ -101,13 +96,14 @@ class GraphBody:
             self._order[key] = found, gives, last_uses([n.takes for n in found], outputs)
         return self._order[key]
 
-    def source(self, value: str) -> str:
-        """Returns the value that others hand on as it is."""
+    def source(self, value: str, ops: Container[str] = ("Identity",)) -> str:
+        """Returns the value that nodes of these ops only hand on."""
+        return handed_on(self.nodes, value, ops)
+
+    def silent(self, value: str) -> bool:
+        """Returns whether a value is that of a node which gives nothing, and is run for what it does."""
         node = self.nodes.get(node_of(value))
-        while node is not None and node.op == "Identity":
-            value = node.takes[0]
-            node = self.nodes.get(node_of(value))
-        return value
+        return node is not None and not has_results(node.op)
 
     def maker(self, value: str) -> Node | None:
         """Returns the node that computes a value; None for an argument."""
@@ -129,18 +125,23 @@ def node_of(value: str) -> str:
     return value.rpartition(":")[0]
 
 
+def handed_on(nodes: Mapping[str, Node], value: str, ops: Container[str] = ("Identity",)) -> str:
+    """Returns the value that nodes of these ops only hand on."""
+    seen = set[str]()
+    while (node := nodes.get(node_of(value))) is not None and node.op in ops and node.takes and node.name not in seen:
+        seen.add(node.name)
+        value = node.takes[0]
+    return value
+
+
 def body_of_graph(proto: Any, name: str, takes: Sequence[str] = (), gives: Sequence[str] = ()) -> GraphBody:
     """Returns the nodes of a GraphDef."""
-    nodes = []
-    for n in proto.node:
-        found, after = list[str](), list[str]()
-        for given in n.input:
-            if given.startswith("^"):
-                after.append(given[1:])
-            else:
-                found.append(named(given))
-        nodes.append(Node(n, found, after))
-    return GraphBody(name, nodes, takes, gives)
+    return GraphBody(name, [_node(n, named) for n in proto.node], takes, gives)
+
+
+def _node(proto: Any, value: Callable[[str], str]) -> Node:
+    """Returns a node of a file; value: the name of a value by what the file says."""
+    return Node(proto, [value(i) for i in proto.input if not i.startswith("^")], [i[1:] for i in proto.input if i.startswith("^")])
 
 
 def named(given: str) -> str:
@@ -169,10 +170,7 @@ def body_of_function(proto: Any, functions: Mapping[str, Any] | None = None) -> 
         k = int(parts[2]) if len(parts) > 2 else 0
         return f"{parts[0]}:{(first.index(parts[1]) if parts[1] in first else 0) + k}"
 
-    nodes = []
-    for n in proto.node_def:
-        data = [value(i) for i in n.input if not i.startswith("^")]
-        nodes.append(Node(n, data, [i[1:] for i in n.input if i.startswith("^")]))
+    nodes = [_node(n, value) for n in proto.node_def]
     gives = [value(proto.ret[a.name]) for a in proto.signature.output_arg]
     takes = [f"{a.name}:0" for a in proto.signature.input_arg]
     return GraphBody(proto.signature.name, nodes, takes, gives, list(proto.control_ret.values()))
@@ -181,10 +179,11 @@ def body_of_function(proto: Any, functions: Mapping[str, Any] | None = None) -> 
 class FunctionLibrary:
     """State shared by the graphs of one model: functions, read when they are first called, and constants, read once.
 
-    variables  the names of variables by the node that makes their handle      arrays  from a variable's name to its array
+    What a file adds, such as its variables' arrays, `saved.ModelFile` does.
     """
 
-    def __init__(self, graph: Any):
+    def __init__(self, graph: Any, structured: Callable[[GraphBody, FunctionLibrary], GraphBody]):
+        self.structured = structured  # makes a body whose loops and branches are nodes with bodies
         self._functions = {f.signature.name: f for f in graph.library.function}
         self._bodies: dict[str, GraphBody] = {}
         self._constants: dict[int, ConstantArray] = {}
@@ -206,24 +205,8 @@ class FunctionLibrary:
         if name not in self._bodies:
             if name not in self._functions:
                 raise ParseError(f"there is no function {name!r}", fix="is the file damaged?")
-            self._bodies[name] = self.structured(body_of_function(self._functions[name], self._functions))
+            self._bodies[name] = self.structured(body_of_function(self._functions[name], self._functions), self)
         return self._bodies[name]
-
-    def initialize(self, g: ModelTrace) -> None:
-        """Fills the model's tables, once."""
-        raise NotImplementedError
-
-    def put(self, name: str, value: ConstantArray) -> None:
-        """Sets the array that a variable starts with."""
-        raise NotImplementedError
-
-    def check_asset(self, path: str) -> None:
-        """Raises ParseError for a path that is not a file of the model's assets."""
-        raise NotImplementedError
-
-    def structured(self, body: GraphBody) -> GraphBody:
-        """Returns a body whose loops and branches are nodes with bodies."""
-        raise NotImplementedError
 
     def constant(self, proto: Any) -> ConstantArray:
         """Returns the array of a Const node."""
@@ -266,10 +249,6 @@ class TensorflowNode(GraphNode):
         super().__init__(g, frame, node.op, node.takes, gives, node.name)
         self.node, self.library = node, library
 
-    def has(self, name: str) -> bool:
-        """Returns whether the node has an attribute."""
-        return name in self.node.proto.attr
-
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute: a number, bytes as text, a dtype, a shape, a function's name, or a list of these."""
         if name not in self.node.proto.attr:
@@ -277,11 +256,7 @@ class TensorflowNode(GraphNode):
         value = self.node.proto.attr[name]
         kind = value.WhichOneof("value")
         if kind == "list":
-            lists = value.list
-            for field in ("i", "f", "b", "s", "type", "shape", "func"):
-                if len(getattr(lists, field)):
-                    return [_plain(field, v) for v in getattr(lists, field)]
-            return []
+            return [_plain(field.name, v) for field, values in value.list.ListFields() for v in values]
         return default if kind is None else _plain(kind, getattr(value, kind))
 
     def wants(self, k: int) -> bool:
@@ -311,9 +286,8 @@ class TensorflowNode(GraphNode):
         """Returns the results of a function of the model, whose nodes are walked in place of the call."""
         body = self.library.function(function)
         if len(inputs) != len(body.takes):
-            raise GraphError(
-                f"the function {function!r} takes {len(body.takes)} values, and gets {len(inputs)}", fix="is the file damaged?"
-            )
+            said = f"the function {function!r} takes {len(body.takes)} values, and gets {len(inputs)}"
+            raise GraphError(said, fix="is the file damaged?")
         frame = Frame()
         frame.depth = self.frame.depth + 1
         if frame.depth > DEEPEST:
@@ -323,15 +297,9 @@ class TensorflowNode(GraphNode):
 
 
 def _plain(kind: str, value: Any) -> Any:
-    if kind == "s":
-        return value.decode("utf-8", "replace")
-    if kind == "type":
-        return numpy_type(value)
-    if kind == "shape":
-        return shape_of(value)
-    if kind == "func":
-        return value.name
-    return value
+    if kind in ("type", "shape"):
+        return numpy_type(value) if kind == "type" else shape_of(value)
+    return value.decode("utf-8", "replace") if kind == "s" else value.name if kind == "func" else value
 
 
 def walk_body(g: ModelTrace, frame: Frame, body: GraphBody, outputs: Sequence[str], library: FunctionLibrary) -> list[Value]:
@@ -370,6 +338,14 @@ def unsupported(library: FunctionLibrary, body: GraphBody, outputs: Sequence[str
     return found
 
 
+def check_supported(library: FunctionLibrary, name: str, body: GraphBody, outputs: Sequence[str], fed: Iterable[str] = ()) -> None:
+    """Raises UnsupportedError with each node that outputs need and that has no translation. name: of the model."""
+    bad = unsupported(library, body, outputs, fed)
+    if bad:
+        said = f"{len(bad)} node{'s' * (len(bad) > 1)} of {name} cannot be translated"
+        raise UnsupportedError(said, details=tuple(bad), fix="`ngraph ops --tensorflow` lists what can be")
+
+
 def assigned(
     library: FunctionLibrary, body: GraphBody, outputs: Sequence[str], handles: Mapping[str, str], fed: Sequence[str] = ()
 ) -> set[str]:
@@ -378,9 +354,7 @@ def assigned(
     handles: names of variables by the value that is their handle, in `body`. Handles are followed through calls, branches and loops.
     """
     found: set[str] = set()
-    todo: list[tuple[GraphBody, Sequence[str], dict[str, frozenset[str]]]] = [
-        (body, outputs, {value: frozenset({name}) for value, name in handles.items()})
-    ]
+    todo = [(body, outputs, {value: frozenset({name}) for value, name in handles.items()})]
     seen: set[tuple[str, tuple[frozenset[str], ...]]] = set()
     while todo:
         here, wanted, known = todo.pop()

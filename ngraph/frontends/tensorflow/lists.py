@@ -14,8 +14,9 @@ from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.trace import Inside
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
-from ngraph.frontends.tensorflow.table import EARLY, translates
+from ngraph.frontends.tensorflow.table import EARLY, Ints, Length, rows, translates
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather, scatter
@@ -70,8 +71,7 @@ class TensorList:
             return self.each
         t = n.g.full(self.tensor, [0])
         at = shapes.size_op(t.shape[0], dtypes.int64) - 1 - e.cast(control.scalar(n.g, n.g.tensor(turn)), dtypes.int64)
-        found: Tensor = n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
-        return found
+        return n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
 
     def without(self, n: Any, many: ExprLike) -> TensorList:
         """Returns the list without its last tensors, of which there are `many`."""
@@ -99,9 +99,8 @@ def _element_shape(n: Any, v: Value) -> Sequence[Any] | None:
 
 
 @translates("TensorListReserve")
-def reserve(n: Any, shape: Value, count: Value) -> TensorList:
-    (many,) = n.g.sizes(count)
-    made = TensorList(None, many, _element_shape(n, shape), n.attr("element_dtype"))
+def reserve(n: Any, shape: Value, many: Length, *, element_dtype: Any) -> TensorList:
+    made = TensorList(None, many, _element_shape(n, shape), element_dtype)
     return made.filled(n, list(made.shape)) if made.shape is not None and None not in made.shape else made
 
 
@@ -112,36 +111,19 @@ def of_strings(items: TensorList, text: Value, count: ExprLike) -> TensorList:
     return made
 
 
-def _strings(n: Any, x: Value) -> TensorList:
-    """Returns a list of strings; how many there are is known from here on."""
-    count = int(n.g.known(in_python(n, lambda a: np.array(len(a)), [x], [np.int32])[0]))
-    return of_strings(TensorList(None, count, None, np.dtype(object)), x, count)
-
-
 @translates("TensorListFromTensor")
 def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
-    if is_text(x):
-        return _strings(n, x)
+    if is_text(x):  # how many there are is known from here on
+        count = int(n.g.known(in_python(n, lambda a: np.array(len(a)), [x], [np.int32])[0]))
+        return of_strings(TensorList(None, count, None, np.dtype(object)), x, count)
     t = n.g.full(n.g.tensor(x), [0])
     return TensorList(t, t.shape[0], t.shape[1:], t.np)
 
 
-@translates("TensorListStack")
-def stack(n: Any, items: TensorList, shape: Value) -> Value:
-    return items.made(n, shape) if items.text is None else items.text
-
-
-@translates("TensorListLength")
-def length(n: Any, items: TensorList) -> Value:
-    return settled(np.array(items.count, object), np.dtype(np.int32))
-
-
 @translates("TensorListElementShape")
-def element_shape(n: Any, items: TensorList) -> Value:
+def element_shape(n: Any, items: TensorList, *, shape_type: DType = dtypes.int32) -> Value:
     sizes = items.tensor.shape[1:] if items.tensor is not None else [(-1 if s is None else s) for s in items.shape or ()]
-    made = np.empty(len(sizes), object)
-    made[:] = list(sizes)
-    return settled(made, n.attr("shape_type", np.dtype(np.int32)))
+    return settled(sizes, shape_type.np)
 
 
 @translates("TensorListGetItem", "TensorListGather")
@@ -197,8 +179,7 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
     if items.tensor is None:
         items = items.filled(n, new.shape)
     assert items.tensor is not None
-    t = g.full(items.tensor)
-    u = g.full(new)
+    t, u = g.full(items.tensor), g.full(new)
     if u.rank != t.rank - 1 or not all(g.same(a, b) for a, b in zip(u.shape, t.shape[1:], strict=True)):
         raise GraphError(f"{g.described(u)} is set in a list of tensors of the shape {[g.hint(s) for s in t.shape[1:]]}")
     u = g.renamed(u, t.dims[1:])
@@ -207,11 +188,6 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
     made = items.of(g.made(scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip"), t.dims))
     made.last = item
     return made
-
-
-@translates("EmptyTensorList")
-def empty(n: Any, shape: Value, most: Value) -> TensorList:
-    return TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype"))
 
 
 @translates("TensorListPushBack")
@@ -237,10 +213,7 @@ def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
 def concat_items(n: Any, items: TensorList, *more: Value) -> tuple[Value, ...]:
     t = items.made(n)
     made = n.g.reshape(t, [t.shape[0] * t.shape[1], *t.shape[2:]])
-    many = n.g.number(t.shape[0])
-    lengths = np.empty(many, object)
-    lengths[:] = [t.shape[1]] * many
-    return made, settled(lengths)
+    return made, settled([t.shape[1]] * n.g.number(t.shape[0]))
 
 
 # ---- TensorArrays -------------------------------------------------------------------------------------------------------
@@ -248,28 +221,28 @@ def concat_items(n: Any, items: TensorList, *more: Value) -> tuple[Value, ...]:
 
 
 @translates("TensorArrayV3", results="handle flow")
-def array(n: Any, size: Value) -> tuple[Value, ...]:
-    (many,) = n.g.sizes(size)
-    said = n.attr("element_shape")
-    shape = None if said is None else [None if isinstance(s, str) else s for s in said]
-    made = TensorList(None, many, shape, n.attr("dtype"))
+def array(n: Any, many: Length, *, element_shape: Any, dtype: Any) -> tuple[Value, ...]:
+    made = TensorList(None, many, element_shape, dtype)
     return made, made
 
 
 def _held(handle: Value, flow: Any) -> TensorList:
     """Returns what an array holds: that of derivatives is its handle, until a flow has been through it."""
-    held: TensorList = handle if isinstance(handle, TensorList) and handle.gradient and not getattr(flow, "gradient", False) else flow
-    return held
+    return handle if isinstance(handle, TensorList) and handle.gradient and not getattr(flow, "gradient", False) else flow
 
 
-@translates("TensorArrayWriteV3")
-def write_item(n: Any, handle: Value, index: Value, item: Value, flow: TensorList) -> TensorList:
-    return set_item(n, _held(handle, flow), index, item)
-
-
-@translates("TensorArrayReadV3")
-def read_item(n: Any, handle: Value, index: Value, flow: TensorList) -> Tensor:
-    return gather_items(n, _held(handle, flow), index)
+rows(
+    {
+        "EmptyTensorList": lambda n, shape, most: TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype")),
+        "TensorListStack": lambda n, items, shape: items.made(n, shape) if items.text is None else items.text,
+        "TensorListLength": lambda n, items: settled(items.count, np.int32),
+        "TensorArrayWriteV3": lambda n, handle, index, item, flow: set_item(n, _held(handle, flow), index, item),
+        "TensorArrayReadV3": lambda n, handle, index, flow: gather_items(n, _held(handle, flow), index),
+        "TensorArraySizeV3": lambda n, handle, flow: settled(_held(handle, flow).count, np.int32),
+        "StackV2": lambda n, most: TensorList(None, -1, None, n.attr("elem_type")),  # filled by turns, see below
+    }
+)
+translates("TensorArrayConcatV3", results="value lengths")(lambda n, handle, flow: concat_items(n, _held(handle, flow)))
 
 
 @translates("TensorArrayGatherV3")
@@ -279,44 +252,24 @@ def gather_array(n: Any, handle: Value, indices: Value, flow: TensorList) -> Ten
 
 
 @translates("TensorArrayScatterV3")
-def scatter_array(n: Any, handle: Value, indices: Value, items: Value, flow: TensorList) -> TensorList:
-    g, flow = n.g, _held(handle, flow)
-    t = g.full(g.tensor(items), [0])
+def scatter_array(n: Any, handle: Value, indices: Value, items: Tensor, flow: TensorList) -> TensorList:
+    t, flow = n.g.full(items, [0]), _held(handle, flow)
     if flow.tensor is None and _every(n, indices, t.shape[0]):
         return flow.of(t, t.shape[0])
     old = flow if flow.tensor is not None else flow.filled(n, t.shape[1:])
-    rows = g.tensor(indices)
-    made = indexing.scattered_slices(g, old.tensor, Tensor(rows.op, [*rows.dims, None]), t, "set", n.takes[0])
-    return old.of(made)
-
-
-@translates("TensorArraySizeV3")
-def array_size(n: Any, handle: Value, flow: TensorList) -> Value:
-    return length(n, _held(handle, flow))
-
-
-@translates("TensorArrayConcatV3", results="value lengths")
-def concat_array(n: Any, handle: Value, flow: TensorList) -> tuple[Value, ...]:
-    return concat_items(n, _held(handle, flow))
+    return old.of(indexing.scattered_rows(n.g, old.tensor, indices, t, "set", n.takes[0]))
 
 
 @translates("TensorArraySplitV3")
-def split_array(n: Any, handle: Value, items: Value, lengths: Value, flow: TensorList) -> TensorList:
+def split_array(n: Any, handle: Value, t: Tensor, each: Ints, flow: TensorList) -> TensorList:
     """Splits a tensor into pieces along its first dim, which have to be of one length. Raises GraphError for others."""
-    g, each = n.g, n.g.ints(lengths)
     if len(set(each)) != 1:
         raise GraphError(f"a TensorArray gets pieces of the lengths {each}", fix="give it pieces of one length")
-    t = g.tensor(items)
-    return _held(handle, flow).of(g.full(g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each))
+    return _held(handle, flow).of(n.g.full(n.g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each))
 
 
 # ---- derivatives ----------------------------------------------------------------------------------------------------------
 # What a loop's turns push, those of its derivative pop: `structure` makes of it a list with a place for each turn.
-
-
-@translates("StackV2")
-def turns(n: Any, most: Value) -> TensorList:
-    return TensorList(None, -1, None, n.attr("elem_type"))
 
 
 @translates("TensorArrayGradV3", results="grad_handle flow_out")

@@ -64,15 +64,9 @@ Extent            start 1 int64, length 2 int64
 """
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_TYPES = {
-    name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in "bool bytes double fixed32 float int32 int64 string uint32 uint64".split()
-}
-_ONE_OF = {
-    "AttrValue": "value",
-    "Extent": "has_length",
-    "CollectionDef": "kind",
-    "Feature": "kind",
-}  # messages with fields of which one is set
+_PLAIN = "bool bytes double fixed32 float int32 int64 string uint32 uint64"
+_TYPES = {name: getattr(_FIELD, f"TYPE_{name.upper()}") for name in _PLAIN.split()}
+_ONE_OF = {"AttrValue": "value", "Extent": "has_length", "CollectionDef": "kind", "Feature": "kind"}  # messages of which one field is set
 _OUTSIDE = {("Extent", "start")}  # fields of these that stand beside the choice
 
 

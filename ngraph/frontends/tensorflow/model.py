@@ -25,6 +25,8 @@ class TensorflowModel(Model):
     variables   the values of those that are written or trained, by name
     """
 
+    reader: Any  # a TensorflowReader, whose room needs the package protobuf
+
     def __init__(self, source: Any, format: Tensorflow, transformer: Any, trainable: Sequence[str], indices: str):
         self._options = transformer, trainable, indices
         self._others: dict[str, TensorflowModel] = {}
@@ -34,14 +36,12 @@ class TensorflowModel(Model):
     @property
     def file(self) -> Any:
         """The model as its file has it (`saved.ModelFile`)."""
-        reader: Any = self.reader
-        return reader.file
+        return self.reader.file
 
     @property
     def signature(self) -> str:
         """The name of the signature that is called."""
-        reader: Any = self.reader
-        return str(reader.signature.name)
+        return str(self.reader.signature.name)
 
     @property
     def host_callbacks(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ class TensorflowModel(Model):
             self.file.by_value[key] = room("saved").by_values(self.file, list(fetched), list(feeds))
             self._sessions[key] = TensorflowModel(self.file, Tensorflow(key), *self._options)
         found = self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
-        silent = [self.file.silent(value) for value in self.file.by_value[key].results.values()]
+        silent = [self.file.graph.silent(value) for value in self.file.by_value[key].results.values()]
         return [None if nothing else a for nothing, a in zip(silent, found, strict=True)]
 
     def value(self, name: str) -> np.ndarray[Any, Any]:
@@ -127,8 +127,7 @@ def load(
     if indices not in ("raise", "clip"):
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
     patterns = patterns_of(trainable)
-    if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not any(
-        hasattr(source, a) for a in ("SerializeToString", "as_graph_def", "graph")
-    ):
+    stored = isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview))
+    if not stored and not any(hasattr(source, a) for a in ("SerializeToString", "as_graph_def", "graph")):
         raise ArgumentError(f"a model is loaded from a path, not from {type(source).__name__}", fix="give the path of the model, as text")
     return TensorflowModel(source, Tensorflow(signature, tags), transformer or make_transformer(), patterns, indices)

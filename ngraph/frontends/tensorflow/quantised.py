@@ -6,15 +6,14 @@ Sources: tensorflow/core/kernels/fake_quant_ops_functor.h and quantize_and_dequa
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional.reductions import reduce_over, total
+from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over, total
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import Ints, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
@@ -73,18 +72,14 @@ def fake_quant_gradient(n: Any, dy: Value, x: Value, *bounds: Value) -> tuple[Te
 
 
 @translates("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
-def quantize_and_dequantize(n: Any, x: Value, low: Value, high: Value, bits: Value = None) -> Tensor:
-    g, t = n.g, n.g.tensor(x)
-    many = n.attr("num_bits", 8) if bits is None else int(g.known(bits).ravel()[0])
-    signed, narrow, axis = n.attr("signed_input", True), n.attr("narrow_range", False), n.attr("axis", -1)
-    last = float((1 << (many - signed)) - 1)
-    first = float(-last if narrow else -last - 1) if signed else 0.0
-    given = n.attr("range_given", bits is not None)
-    if given:
-        bounds = [g.tensor(v) for v in (low, high)]
-    else:
-        others = [k for k in range(t.rank) if k != axis]
-        bounds = [reduce_over(t, others, partial(total, kind=kind), False) for kind in ("min", "max")]
+def quantize_and_dequantize(
+    n: Any, t: Tensor, low: Value, high: Value, bits: Ints | None = None, *, signed_input: bool = True, axis: int = -1
+) -> Tensor:
+    many, given = n.attr("num_bits", 8) if bits is None else bits[0], n.attr("range_given", bits is not None)
+    last = float((1 << (many - signed_input)) - 1)
+    first = float(-last if n.attr("narrow_range", False) else -last - 1) if signed_input else 0.0
+    others = [k for k in range(t.rank) if k != axis]
+    bounds = [n.g.tensor(v) if given else reduce_over(t, others, REDUCTIONS[kind], False) for v, kind in ((low, "min"), (high, "max"))]
     if axis >= 0:
         bounds = [Tensor(b.op, [*b.dims, *[None] * (t.rank - 1 - axis)]) for b in bounds]
     halves = n.attr("round_mode", "HALF_TO_EVEN") == "HALF_UP"
@@ -103,10 +98,8 @@ def quantize_and_dequantize(n: Any, x: Value, low: Value, high: Value, bits: Val
         low, high = e.where(lower, low, unit * first), e.where(lower, unit * last, high)
         if given:
             v = e.minimum(e.maximum(v, low), high)
-        v = v * by
-        v = e.floor(v + 0.5) if halves else e.rounded(v)
-        return v * unit
+        return (e.floor(v * by + 0.5) if halves else e.rounded(v * by)) * unit
 
     wide = dtypes.accumulator(t.op.dtype)
-    made = by_element.each(g, lambda *ops: run(*[e.cast(o, wide) for o in ops]), t, *bounds)
+    made = by_element.each(n.g, lambda *ops: run(*[e.cast(o, wide) for o in ops]), t, *bounds)
     return Tensor(e.cast(made.op, t.op.dtype), made.dims)

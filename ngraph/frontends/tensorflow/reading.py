@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, GraphError, UnsupportedError
+from ngraph.errors import ArgumentError, GraphError
 from ngraph.frontends.positional.ports import About
 from ngraph.frontends.positional.reader import Reader, parameter, trainable
 from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import ConstantArray, Value
 from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow import translate
-from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, needed, node_of, unsupported, walk_body
+from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, check_supported, needed, node_of, walk_body
 from ngraph.frontends.tensorflow.saved import ModelFile, Signature
 from ngraph.frontends.tensorflow.signals import joined, parts_of
 
@@ -28,18 +28,12 @@ class TensorflowReader(Reader):
         self.file, self.signature, self.proto = file, signature, file.proto
         results = list(signature.results.values())
         fed = list(signature.values.values())
-        bad = unsupported(file, file.graph, results, fed)
-        if bad:
-            raise UnsupportedError(
-                f"{len(bad)} node{'s' * (len(bad) > 1)} of {file.name} cannot be translated",
-                details=tuple(bad),
-                fix="`ngraph ops --tensorflow` lists what can be",
-            )
+        check_supported(file, file.name, file.graph, results, fed)
         about = About(file.name, signature.inputs, (), signature.outputs)
         wanted = file.written()
         nodes = [node.name for _, node in needed(file, file.graph, results, fed)] if patterns else []
         reached = dict.fromkeys(file.handles[name] for name in nodes if name in file.handles)  # files may store a weight twice
-        floats = [name for name in reached if self._is_float(name)]
+        floats = [name for name in reached if (start := file.stored(name)) is not None and start.array.dtype.kind == "f"]
         wanted |= set(trainable(patterns, floats))
         shared = file.shared.setdefault(id(transformer), {})
         for name in sorted(wanted - set(shared)):
@@ -48,10 +42,6 @@ class TensorflowReader(Reader):
                 raise ArgumentError(f"the variable {name!r} of {file.name} has no value", fix="give the checkpoint of the graph")
             shared[name] = parameter(name, np.array(start.array))
         super().__init__(about, transformer, shared, indices)
-
-    def _is_float(self, name: str) -> bool:
-        start = self.file.stored(name)
-        return start is not None and start.array.dtype.kind == "f"
 
     def external(self) -> list[str]:
         """See `Reader.external`."""
@@ -67,7 +57,7 @@ class TensorflowReader(Reader):
         frame = Frame()
         frame.names.update({self.signature.values[name]: parts_of(g, value) for name, value in inputs.items()})
         wanted, body = [self.signature.results[name] for name in outputs], self.file.graph
-        silent = [v for v in wanted if self.file.silent(v)]  # nodes that are run and give nothing
+        silent = [v for v in wanted if self.file.graph.silent(v)]  # nodes that are run and give nothing
         if silent:
             body = GraphBody(body.name, list(body.nodes.values()), body.takes, body.gives, [*body.wanted, *map(node_of, silent)])
         given = iter(walk_body(g, frame, body, [v for v in wanted if v not in silent], self.file))

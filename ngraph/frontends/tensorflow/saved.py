@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,21 +18,11 @@ from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow.bundle import Checkpoint
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
-from ngraph.frontends.tensorflow.graph import (
-    CALLS,
-    HANDLES,
-    FunctionLibrary,
-    GraphBody,
-    Node,
-    assigned,
-    body_of_graph,
-    has_results,
-    named,
-    node_of,
-    walk_body,
-)
+from ngraph.frontends.tensorflow.format import inside
+from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of, walk_body
 from ngraph.frontends.tensorflow.messages import parsed, parsed_text
 from ngraph.frontends.tensorflow.structure import structured
+from ngraph.parts.walk import closure
 
 OWN = ("__saved_model_init_op", "__saved_model_train_op")  # signatures that are TensorFlow's own notes
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what a checkpoint calls the objects that it was made of
@@ -59,24 +50,19 @@ class ModelFile(FunctionLibrary):
     """
 
     def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
-        super().__init__(graph)
+        super().__init__(graph, structured)
         self.name, self.proto = name, graph
-        self.graph = self.structured(body_of_graph(graph, name))
-        self.handles: dict[str, str] = {}
+        self.graph = structured(body_of_graph(graph, name), self)
+        self.handles = {node.name: shared_name(node) for node in self.graph.nodes.values() if node.op in HANDLES}
         self.keys: dict[str, str] = {}
         self.parts: dict[str, tuple[slice, ...]] = {}
         self._checkpoint_path, self.home = checkpoint, os.path.dirname(checkpoint or "")
-        self._checkpoint: Checkpoint | None = None
         self._stored: dict[str, ConstantArray] = {}
         self.initializers: list[str] = []  # nodes that fill tables
         self.assets: dict[str, str] = {}  # paths of files by the value of the graph that names them
         self.filled = False
         self.shared: dict[int, dict[str, Any]] = {}  # variables that readers made, by transformer
         self.by_value: dict[str, Signature] = {}  # ways to call it by values of the graph, as `Session.run` names them
-        for node in self.graph.nodes.values():
-            if node.op in HANDLES:
-                said = node.proto.attr["shared_name"].s.decode("utf-8", "replace") if "shared_name" in node.proto.attr else ""
-                self.handles[node.name] = said or node.name
         if len(set(self.handles.values())) < len(self.handles):
             self.handles = {node: node for node in self.handles}
         self.restored_tables: list[tuple[str, str, str]] = []  # the table, and the checkpoint's names of its keys and values
@@ -98,9 +84,8 @@ class ModelFile(FunctionLibrary):
         """
         bound: dict[str, int] = {}
         for node in self.graph.nodes.values():
-            name = node.proto.attr["f"].func.name if node.op in CALLS else ""
-            if name in objects.concrete_functions:
-                ids = objects.concrete_functions[name].bound_inputs
+            if node.called in objects.concrete_functions:
+                ids = objects.concrete_functions[node.called].bound_inputs
                 bound.update(zip(map(node_of, node.takes[len(node.takes) - len(ids) :]), ids, strict=False))
         alone = {node: at for node, at in bound.items() if node in self.handles and self.handles[node] not in self.keys}
         if not alone or self.checkpoint is None or OBJECTS not in self.checkpoint:
@@ -123,7 +108,7 @@ class ModelFile(FunctionLibrary):
                 self.keys.pop(twin)
 
     def initialize(self, g: ModelTrace) -> None:
-        """See `FunctionLibrary.initialize`. Tables that the checkpoint holds come from there."""
+        """Fills the model's tables, once. Those that the checkpoint holds come from there."""
         if self.filled or self.initializing:
             return
         self.initializing = True
@@ -140,29 +125,18 @@ class ModelFile(FunctionLibrary):
             self.initializing = False
 
     def put(self, name: str, value: ConstantArray) -> None:
-        """See `FunctionLibrary.put`."""
+        """Sets the array that a variable starts with."""
         self._stored[name] = value
 
-    def silent(self, value: str) -> bool:
-        """Returns whether a value is that of a node which gives nothing, and is run for what it does."""
-        node = self.graph.nodes.get(node_of(value))
-        return node is not None and not has_results(node.op)
-
     def check_asset(self, path: str) -> None:
-        """See `FunctionLibrary.check_asset`."""
+        """Raises ParseError for a path that is not a file of the model's assets."""
         if path not in self.assets.values():
             raise ParseError(f"{path!r} is not an asset of {self.name}", fix="load the SavedModel's folder; other files are not read")
 
-    def structured(self, body: GraphBody) -> GraphBody:
-        """See `FunctionLibrary.structured`."""
-        return structured(body, self)
-
-    @property
+    @cached_property
     def checkpoint(self) -> Checkpoint | None:
         """The arrays of the variables; None where the model has none. Raises FileError where its files are missing."""
-        if self._checkpoint is None and self._checkpoint_path is not None:
-            self._checkpoint = Checkpoint(self._checkpoint_path)
-        return self._checkpoint
+        return None if self._checkpoint_path is None else Checkpoint(self._checkpoint_path)
 
     def stored(self, name: str) -> ConstantArray | None:
         """See `FunctionLibrary.stored`."""
@@ -185,12 +159,10 @@ class ModelFile(FunctionLibrary):
         """Returns a signature by name; None: the default one. Raises ArgumentError where there is none."""
         if name is None:
             name = "serving_default" if "serving_default" in self.signatures else next(iter(self.signatures), "")
-        if name in self.by_value:
-            return self.by_value[name]
-        if name not in self.signatures:
+        if name not in self.signatures and name not in self.by_value:
             there = ", ".join(self.signatures) or "none"
             raise ArgumentError(f"{self.name} has no signature {name!r}", fix=nearest(name, list(self.signatures)) or f"there are {there}")
-        return self.signatures[name]
+        return self.by_value[name] if name in self.by_value else self.signatures[name]
 
 
 def by_values(file: ModelFile, fetched: list[str], fed: list[str]) -> Signature:
@@ -202,11 +174,21 @@ def by_values(file: ModelFile, fetched: list[str], fed: list[str]) -> Signature:
     for name in (*fetched, *fed):
         if node_of(named(name)) not in nodes:
             raise ArgumentError(f"{file.name} has no value {name!r}", fix=nearest(name, list(nodes)) or "name a node and a result: x:0")
-    open_ = Port("", "tensor", None, None, "tensor")
     homes = [(name, nodes[node_of(named(name))]) for name in fed]
-    inputs = tuple([placeholder(n, name) if n.op.startswith("Placeholder") else open_._replace(name=name) for name, n in homes])
-    outputs = tuple([Port(name, "tensor", None, None, "tensor") for name in fetched])
+    inputs = tuple([placeholder(n, name) if n.op.startswith("Placeholder") else any_port(name) for name, n in homes])
+    outputs = tuple(map(any_port, fetched))
     return Signature("", inputs, outputs, {name: named(name) for name in fed}, {name: named(name) for name in fetched})
+
+
+def any_port(name: str) -> Port:
+    """Returns a port of which the file says no more than its name."""
+    return Port(name, "tensor", None, None, "tensor")
+
+
+def shared_name(node: Node) -> str:
+    """Returns what a variable or a table is called: its shared name, or that of its node."""
+    said = node.proto.attr["shared_name"].s if "shared_name" in node.proto.attr else b""
+    return said.decode("utf-8", "replace") or node.name
 
 
 # ---- variables ----------------------------------------------------------------------------------------------------------
@@ -220,56 +202,39 @@ def restored(file: ModelFile, restore: str, tables: list[tuple[str, str, str]]) 
     at = file.graph.nodes.get(node_of(named(restore)))
     if at is None:
         return
-    if at.op in CALLS:  # TensorFlow 2: a function takes the file's name and the handles
-        body = file.function(at.proto.attr["f"].func.name)
+    if at.called:  # TensorFlow 2: a function takes the file's name and the handles
+        body = file.function(at.called)
         homes = dict(zip(body.takes, at.takes, strict=False))
         for node in body.nodes.values():
-            if node.op == "LookupTableImportV2":
-                table = file.graph.maker(homes.get(_source(body, node.takes[0]), ":"))
-                keys, values = (_restored_by(body, v) for v in node.takes[1:])
-                if table is not None and keys is not None and values is not None:
-                    said = table.proto.attr["shared_name"].s.decode("utf-8", "replace")
-                    tables.append((said or table.name, keys[0], values[0]))
-            if node.op == "AssignVariableOp":
-                home = homes.get(_source(body, node.takes[0]), "")
-                key = _restored_by(body, node.takes[1])
-                if key is not None and home:
-                    yield node_of(_source(file.graph, home)), *key
+            if node.op in ("LookupTableImportV2", "AssignVariableOp"):
+                home, (key, *values) = homes.get(body.source(node.takes[0], FORMS), ""), (_restored_by(body, v) for v in node.takes[1:])
+                table = file.graph.maker(home) if values else None
+                if key is not None and table is not None and values[0] is not None:
+                    tables.append((shared_name(table), key[0], values[0][0]))
+                elif key is not None and home and not values:
+                    yield node_of(file.graph.source(home, FORMS)), *key
         return
-    todo, seen = [at.name], {at.name}  # TensorFlow 1: a group of assignments
-    while todo:
-        step = file.graph.nodes.get(todo.pop())
-        if step is None:
-            continue
-        if step.op in ("Assign", "AssignVariableOp"):
-            key = _restored_by(file.graph, step.takes[1])
-            if key is not None:
-                yield node_of(_source(file.graph, step.takes[0])), *key
-        for name in (*step.after, *map(node_of, step.takes)):
-            if name not in seen:
-                seen.add(name)
-                todo.append(name)
+    nodes = file.graph.nodes  # TensorFlow 1: a group of assignments
+    group = closure([at.name], lambda name: (*nodes[name].after, *map(node_of, nodes[name].takes)) if name in nodes else ())
+    for step in nodes.values():
+        key = _restored_by(file.graph, step.takes[1]) if step.name in group and step.op in ("Assign", "AssignVariableOp") else None
+        if key is not None:
+            yield node_of(file.graph.source(step.takes[0], FORMS)), *key
 
 
-def _source(body: GraphBody, value: str) -> str:
-    """Returns the value that others hand on as it is."""
-    node = body.nodes.get(node_of(value))
-    while node is not None and node.op in ("Identity", "Cast", "Reshape") and node.takes:
-        value = node.takes[0]
-        node = body.nodes.get(node_of(value))
-    return value
+FORMS = ("Identity", "Cast", "Reshape")  # ops that stand between a variable and what is restored
 
 
 def _restored_by(body: GraphBody, value: str) -> tuple[str, tuple[slice, ...]] | None:
     """Returns the name in the checkpoint, and the part, of a value that RestoreV2 gives; None for another value."""
-    value = _source(body, value)
+    value = body.source(value, FORMS)
     node = body.nodes.get(node_of(value))
     if node is None or node.op != "RestoreV2":
         return None
     k = int(value.rpartition(":")[2])
     said = []
     for given in node.takes[1:3]:  # names, and shapes with slices
-        texts = body.nodes.get(node_of(_source(body, given)))
+        texts = body.nodes.get(node_of(body.source(given, FORMS)))
         found = array_of(texts.proto.attr["value"].tensor).ravel() if texts is not None and texts.op == "Const" else ()
         said.append(found[k].decode("utf-8", "replace") if k < len(found) else "")
     return (said[0], _part(said[1])) if said[0] else None
@@ -328,10 +293,10 @@ def _opened(source: Any, tags: Any, checkpoint: str | None) -> ModelFile:
         return _of_object(source)
     path = os.fspath(source)
     if os.path.isdir(path):
-        for name in ("saved_model.pb", "saved_model.pbtxt"):
-            if os.path.isfile(os.path.join(path, name)):
-                return _of_saved(_message("SavedModel", os.path.join(path, name)), path, tags)
-        raise FileError(f"{path} is not a SavedModel: it has no saved_model.pb", fix="give the folder that has one")
+        inner = inside(path)
+        if inner is None:
+            raise FileError(f"{path} is not a SavedModel: it has no saved_model.pb", fix="give the folder that has one")
+        return _of_saved(_message("SavedModel", inner), path, tags)
     if os.path.basename(path) in ("saved_model.pb", "saved_model.pbtxt"):
         return opened(os.path.dirname(path) or ".", tags)
     if path.endswith(".meta"):
@@ -364,10 +329,8 @@ def _of_object(source: Any) -> ModelFile:
         graph = parsed("GraphDef", source.graph.as_graph_def(add_shapes=True).SerializeToString(), "the function")
         return of_graph(graph, getattr(source, "name", "function"), given, gives)
     if not hasattr(source, "SerializeToString"):
-        kind = type(source).__name__
-        raise ArgumentError(
-            f"a model is loaded from a path, bytes, a GraphDef, a graph or a function, not from {kind}", fix="give its path"
-        )
+        said = f"a model is loaded from a path, bytes, a GraphDef, a graph or a function, not from {type(source).__name__}"
+        raise ArgumentError(said, fix="give its path")
     return of_graph(parsed("GraphDef", source.SerializeToString(), "the graph"), "graph")
 
 
@@ -379,19 +342,18 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     body = file.graph
     used = {node_of(v) for n in body.nodes.values() for v in n.takes}
     starts = [n for n in body.nodes.values() if n.op in ("Placeholder", "PlaceholderV2") and numbers(n)]
-    if inputs is None:
-        values = {n.name: f"{n.name}:0" for n in starts}
-    else:
-        values = {node_of(named(v)): named(v) for v in inputs if numbers(body.nodes[node_of(named(v))])}
+    given = [f"{n.name}:0" for n in starts] if inputs is None else [named(v) for v in inputs]
+    values = {node_of(v): v for v in given if numbers(body.nodes[node_of(v)])}
     if outputs is None:
         fed = depending(body, [n.name for n in starts])
         silent = ("Const", "Placeholder", *HANDLES)
         ends = [n for n in body.nodes.values() if n.name not in used and n.op not in silent and (n.name in fed or not starts)]
-        results = {n.name: f"{n.name}:0" for n in ends if has_results(n.op) and not n.op.startswith(("Assign", "Apply", "Restore"))}
+        ends = [n for n in ends if not n.op.startswith(("Assign", "Apply", "Restore"))]
+        results = {n.name: v for n in ends if not body.silent(v := f"{n.name}:0")}
     else:
         results = {node_of(named(v)) + ("" if named(v).endswith(":0") else f"_{v.rpartition(':')[2]}"): named(v) for v in outputs}
     ports = tuple([placeholder(body.nodes[node_of(v)], key) for key, v in values.items()])
-    signature = Signature("serving_default", ports, tuple([Port(k, "tensor", None, None, "tensor") for k in results]), values, results)
+    signature = Signature("serving_default", ports, tuple(map(any_port, results)), values, results)
     file.signatures = {signature.name: signature}
     return file
 
@@ -402,13 +364,7 @@ def depending(body: GraphBody, names: list[str]) -> set[str]:
     for n in body.nodes.values():
         for v in n.takes:
             users.setdefault(node_of(v), []).append(n.name)
-    found, todo = set(names), list(names)
-    while todo:
-        for user in users.get(todo.pop(), ()):
-            if user not in found:
-                found.add(user)
-                todo.append(user)
-    return found
+    return closure(names, lambda name: users.get(name, ()))
 
 
 def numbers(node: Node) -> bool:
@@ -431,19 +387,17 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
         raise ParseError(f"{folder} has no graph", fix="save the model again")
     wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
     there = [set(m.meta_info_def.tags) for m in saved.meta_graphs]
-    if wanted is None:
-        k = next((j for j, found in enumerate(there) if "serve" in found), 0)
-    else:
-        k = next((j for j, found in enumerate(there) if found == wanted), -1)
-        if k < 0:
-            said = "; ".join(", ".join(sorted(found)) or "none" for found in there)
-            raise ArgumentError(f"{folder} has no graph with the tags {', '.join(sorted(wanted))}", fix=f"there are {said}")
+    fits = [m for m, found in zip(saved.meta_graphs, there, strict=True) if ("serve" in found if wanted is None else found == wanted)]
+    if wanted is not None and not fits:
+        said = "; ".join(", ".join(sorted(found)) or "none" for found in there)
+        raise ArgumentError(f"{folder} has no graph with the tags {', '.join(sorted(wanted))}", fix=f"there are {said}")
+    meta = fits[0] if fits else saved.meta_graphs[0]
     prefix = os.path.join(folder, "variables", "variables")
     name = os.path.basename(os.path.abspath(folder))
-    made = _of_meta(saved.meta_graphs[k], name, prefix if os.path.isfile(f"{prefix}.index") else None)
+    made = _of_meta(meta, name, prefix if os.path.isfile(f"{prefix}.index") else None)
     made.home = folder
     assets = os.path.join(folder, "assets")
-    for asset in saved.meta_graphs[k].asset_file_def:
+    for asset in meta.asset_file_def:
         path = os.path.realpath(os.path.join(assets, asset.filename))
         if os.path.commonpath([path, os.path.realpath(assets)]) != os.path.realpath(assets):
             raise ParseError(f"the asset {asset.filename!r} is outside {assets}", fix="is the file damaged?")
@@ -452,17 +406,10 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
 
 
 def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
-    graph = meta.graph_def
-    signatures = {}
-    for key, said in sorted(meta.signature_def.items()):
-        if key not in OWN:
-            signatures[key] = _signature(key, said)
-    if not signatures:
-        plain = of_graph(graph, name)
-        signatures = plain.signatures
-    if checkpoint is not None and not os.path.isfile(f"{checkpoint}.index"):
-        checkpoint = None
-    made = ModelFile(name, graph, signatures, meta, checkpoint)
+    signatures = {key: _signature(key, said) for key, said in sorted(meta.signature_def.items()) if key not in OWN}
+    there = checkpoint is not None and os.path.isfile(f"{checkpoint}.index")
+    signatures = signatures or of_graph(meta.graph_def, name).signatures
+    made = ModelFile(name, meta.graph_def, signatures, meta, checkpoint if there else None)
     main = [t.name for t in meta.signature_def[OWN[0]].outputs.values()] if OWN[0] in meta.signature_def else []
     kept = next((made.collections[key] for key in MAIN if made.collections.get(key)), [])
     made.initializers = [node for node in map(node_of, map(named, main or kept)) if node in made.graph.nodes]
@@ -470,17 +417,12 @@ def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
 
 
 def _signature(name: str, said: Any) -> Signature:
-    def ports(infos: Any) -> tuple[tuple[Port, ...], dict[str, str]]:
-        found, values = [], {}
-        for key in sorted(infos):
-            info = infos[key]
-            if not info.name:
-                raise ParseError(f"{key!r} of the signature {name!r} is not a tensor", fix="sparse and ragged tensors are not read")
-            dtype = numpy_type(info.dtype)
-            found.append(Port(key, f"tensor({type_name(info.dtype)})", shape_of(info.tensor_shape), dtype, "tensor"))
-            values[key] = named(info.name)
-        return tuple(found), values
+    def port(key: str, info: Any) -> Port:
+        if not info.name:
+            raise ParseError(f"{key!r} of the signature {name!r} is not a tensor", fix="sparse and ragged tensors are not read")
+        return Port(key, f"tensor({type_name(info.dtype)})", shape_of(info.tensor_shape), numpy_type(info.dtype), "tensor")
 
-    inputs, values = ports(said.inputs)
-    outputs, results = ports(said.outputs)
-    return Signature(name, inputs, outputs, values, results)
+    inputs, outputs = sorted(said.inputs.items()), sorted(said.outputs.items())
+    takes, gives = (tuple([port(*item) for item in items]) for items in (inputs, outputs))
+    values, results = ({key: named(info.name) for key, info in items} for items in (inputs, outputs))
+    return Signature(name, takes, gives, values, results)

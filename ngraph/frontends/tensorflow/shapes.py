@@ -13,7 +13,7 @@ from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.reductions import dims_of
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
 from ngraph.frontends.tensorflow.folding import stitch_order, strided_items
-from ngraph.frontends.tensorflow.table import Array, Dim, Dims, Ints, Length, Lengths, rows, translates
+from ngraph.frontends.tensorflow.table import Array, Dim, Ints, Length, Lengths, rows, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
@@ -25,10 +25,13 @@ from ngraph.ops.rearrange import iota, product
 rows(
     {
         "Const": lambda n: n.library.constant(n.node.proto),
+        "Shape ShapeN": lambda n, *xs: tuple([shapes.shape_of(x, dtype=n.attr("out_type", np.int32)) for x in xs]),
+        "Size": lambda n, x: settled(product(x.shape), n.attr("out_type", np.int32)),
         "Rank": lambda g, x: ConstantArray(np.array(x.rank, np.int32)),
         "Reshape": lambda g, x, wanted: shapes.reshaped(g, g.tensor(x), g.sizes(wanted), False),
         "ExpandDims": lambda g, x, axis: shapes.unsqueezed(g.tensor(x), g.ints(axis)),
         "Squeeze": lambda n, x: shapes.squeezed(n.g, n.g.tensor(x), n.attr("squeeze_dims") or n.attr("axis") or None),
+        "Transpose ConjugateTranspose": lambda g, x, order: shapes.transposed(g.tensor(x), [k % x.rank for k in g.ints(order)]),
         "BroadcastTo": lambda g, x, wanted: g.expanded(g.tensor(x), g.sizes(wanted)),
         "BroadcastArgs": lambda g, a, b: settled(shapes.broadcast_shape(g, g.sizes(a), g.sizes(b)), a.np),
         "Tile": lambda g, x, times: shapes.tiled(g, g.tensor(x), g.sizes(times)),
@@ -37,6 +40,11 @@ rows(
         "Range": lambda g, *ends: shapes.ranged(g, *ends),
         "Pack": lambda n, *xs: shapes.stacked(n.g, list(xs), n.attr("axis", 0) % (xs[0].rank + 1)),
         "Reverse": lambda g, x, flags: shapes.flipped(g, g.tensor(x), np.flatnonzero(g.known(flags)).tolist()),
+        "ReverseV2": lambda g, x, dims: shapes.flipped(g, g.tensor(x), dims_of(g, x, g.ints(dims))),
+        "ReverseSequence": lambda n, x, lengths: indexing.reversed_parts(
+            n.g, x, lengths, n.attr("batch_dim", 0), n.attr("seq_dim"), n.takes[0]
+        ),
+        "Roll": lambda g, x, shifts, dims: shapes.rolled(g, g.tensor(x), g.ints(shifts), dims_of(g, x, g.ints(dims))),
         "GatherNd": lambda n, x, i: indexing.gathered_slices(n.g, x, i, 0, n.takes[0]),
     }
 )
@@ -47,27 +55,12 @@ def lacking(n: Any) -> Value:
     raise GraphError(f"the placeholder {n.name!r} is needed, and is not an input of what is called", fix="feed it by its name")
 
 
-@translates("Shape", "ShapeN")
-def shape(g: Any, *xs: Value, out_type: DType = dtypes.int32) -> tuple[Value, ...]:
-    return tuple([shapes.shape_of(x, dtype=out_type.np) for x in xs])
-
-
-@translates("Size")
-def size(g: Any, x: Value, *, out_type: DType = dtypes.int32) -> Value:
-    return settled(product(x.shape), out_type.np)
-
-
 @translates("EnsureShape")
 def ensure_shape(n: Any, x: Value) -> Value:
     said = n.attr("shape")
     if said is not None and (len(said) != x.rank or not all(s is None or n.g.same(s, m) for s, m in zip(said, x.shape, strict=True))):
         raise GraphError(f"{n.g.described(x)} where the shape {list(said)} is ensured")
     return x
-
-
-@translates("Transpose", "ConjugateTranspose")
-def transpose(g: Any, t: Tensor, order: Ints) -> Tensor:
-    return shapes.transposed(t, [k % t.rank for k in order])
 
 
 # ---- slices -------------------------------------------------------------------------------------------------------------
@@ -184,21 +177,6 @@ def pad(n: Any, t: Tensor, sizes: Lengths, fill: Array | None = None, *, mode: s
     return t
 
 
-@translates("ReverseV2")
-def reverse(g: Any, t: Tensor, dims: Dims) -> Tensor:
-    return shapes.flipped(g, t, dims)
-
-
-@translates("ReverseSequence")
-def reverse_sequence(n: Any, x: Value, lengths: Value, *, batch_dim: int = 0, seq_dim: int) -> Tensor:
-    return indexing.reversed_parts(n.g, x, lengths, batch_dim, seq_dim, n.takes[0])
-
-
-@translates("Roll")
-def roll(g: Any, t: Tensor, shifts: Ints, dims: Dims) -> Tensor:
-    return shapes.rolled(g, t, shifts, dims)
-
-
 # ---- gathers and scatters -----------------------------------------------------------------------------------------------
 
 
@@ -236,10 +214,15 @@ def scatter_nd(n: Any, i: Value, u: Value, wanted: Lengths) -> Tensor:
     return by_element.alone(n.g, lambda op: e.cast(op, dtypes.bool_), found) if flags else found
 
 
+def segment_count(g: Any, i: Value) -> int:
+    """Returns how many segments there are of sorted numbers: the last one and 1."""
+    numbers = g.known(i)
+    return int(numbers[-1]) + 1 if numbers.size else 0
+
+
 @translates("SegmentSum", "UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
 def segments(n: Any, t: Tensor, i: Value, many: Length | None = None) -> Tensor:
-    if many is None:  # sorted: the last one says how many there are
-        many = int(n.g.known(i)[-1]) + 1 if n.g.known(i).size else 0
+    many = segment_count(n.g, i) if many is None else many
     kind = {"Sum": "add", "Max": "max", "Min": "min", "Prod": "multiply"}[n.op.rpartition("Segment")[2]]
     ends = (ml_dtypes.finfo if t.op.dtype.is_float else np.iinfo)(t.np)  # finite, as TensorFlow leaves segments without elements
     start = np.array({"add": 0, "multiply": 1, "max": ends.min, "min": ends.max}[kind], t.np)[()]
@@ -262,9 +245,7 @@ def top_k(g: Any, t: Tensor, count: Length | None = None, *, k: int, index_type:
     return values, Tensor(e.cast(places.op, index_type), places.dims)
 
 
-@translates("Where", python=True)
-def where(g: Any, t: Tensor) -> Tensor:
-    return shapes.permuted(indexing.nonzero(g, t), 1, 0)
+translates("Where", python=True)(lambda g, x: shapes.permuted(indexing.nonzero(g, g.tensor(x)), 1, 0))
 
 
 @translates("Unique", "UniqueV2", "UniqueWithCounts", results="y idx count", python=True)
@@ -332,8 +313,7 @@ def band(g: Any, t: Tensor, lower: Ints, upper: Ints) -> Tensor:
 def diagonal(n: Any, t: Tensor) -> Tensor:
     if n.op != "Diag":
         return shapes.on_diagonal(n.g, t, 0)
-    made: Tensor = n.g.reshape(shapes.on_diagonal(n.g, n.g.reshape(t, [product(t.shape)]), 0), [*t.shape, *t.shape])
-    return made
+    return n.g.reshape(shapes.on_diagonal(n.g, n.g.reshape(t, [product(t.shape)]), 0), [*t.shape, *t.shape])
 
 
 def _band(ends: Ints) -> list[int]:
@@ -382,8 +362,7 @@ def diagonal_part(n: Any, t: Tensor) -> Tensor:
     if n.op != "DiagPart":
         return shapes.diagonal(n.g, t)
     half = t.shape[: t.rank // 2]
-    made: Tensor = n.g.reshape(shapes.diagonal(n.g, n.g.reshape(t, [product(half)] * 2)), half)
-    return made
+    return n.g.reshape(shapes.diagonal(n.g, n.g.reshape(t, [product(half)] * 2)), half)
 
 
 @translates("MatrixDiagPartV2", "MatrixDiagPartV3")

@@ -7,6 +7,7 @@ mfcc_mel_filterbank.cc and mfcc_dct.cc.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import fourier, products, shapes, windows
 from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.frontends.tensorflow import table
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import Array, translates
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import functions
@@ -146,10 +147,7 @@ def _root(a: Op, b: Op) -> tuple[Op, Op]:
 def _bilinear(n: Any, function: Callable[..., Tensor], x: Value, y: Value) -> Complex:
     """Returns a product of complex matrices by a product of real ones."""
     (a, b), (c, d) = parts(n, x), parts(n, y)
-
-    def each(function: Callable[[Op, Op], Op], x: Tensor, y: Tensor) -> Tensor:
-        return by_element.each(n.g, function, x, y)
-
+    each = partial(by_element.each, n.g)
     return Complex([each(e.subtract, function(a, c), function(b, d)), each(e.add, function(a, d), function(b, c))])
 
 
@@ -166,10 +164,10 @@ def _matmul(n: Any, x: Value, y: Value) -> Complex:
 
 
 def _einsum(n: Any, x: Value, *more: Value) -> Complex:
-    equation = n.attr("equation")
-    if not more:
-        return Complex([products.einsum(n.g, equation, [t]) for t in parts(n, x)])
-    return _bilinear(n, lambda a, b: products.einsum(n.g, equation, [a, b]), x, *more)
+    def product(*ts: Tensor) -> Tensor:
+        return products.einsum(n.g, n.attr("equation"), ts)
+
+    return _bilinear(n, product, x, *more) if more else Complex(map(product, parts(n, x)))
 
 
 def _conjugate(n: Any, x: Value) -> Value:
@@ -203,26 +201,27 @@ COMPLEX: dict[str, Callable[..., Any]] = {
 }
 
 
-@translates("Complex")
-def complex_(n: Any, re: Value, im: Value) -> Complex:
-    ops, dims = n.g.align(re, im)
-    return Complex([n.g.made(op, dims) for op in ops])
-
-
-translates("Real")(lambda n, x: parts(n, x)[0])
-translates("Imag")(lambda n, x: parts(n, x)[1])
-translates("Conj")(_conjugate)
-translates("ComplexAbs")(lambda n, x: _real(n, functions.hypot, x))
-translates("Angle")(lambda n, x: _real(n, lambda re, im: functions.atan2(im, re), x))
+table.rows(
+    {
+        "Complex": lambda g, *xs: Complex([g.made(op, dims) for ops, dims in [g.align(*xs)] for op in ops]),
+        "Real": lambda n, x: parts(n, x)[0],
+        "Imag": lambda n, x: parts(n, x)[1],
+        "Conj": lambda n, x: _conjugate(n, x),
+        "ComplexAbs": lambda n, x: _real(n, functions.hypot, x),
+        "Angle": lambda n, x: _real(n, lambda re, im: functions.atan2(im, re), x),
+    }
+)
 
 # ---- Fourier transforms -------------------------------------------------------------------------------------------------
 
 
-def _along(n: Any, x: Complex | tuple[Tensor, None], k: int, length: int, sign: float) -> Complex:
-    """Returns the transform along dim k, cut or filled with zeros to a length; sign 1.0: divided by it."""
-    re, im = fourier.fourier(n.g, fourier.fitted(n.g, (x[0], x[1]), k, length), k, length, sign)
-    assert im is not None
-    return Complex([Tensor(t.op * (1 / length), t.dims) if sign > 0 else t for t in (re, im)])
+def _along(n: Any, x: Complex, places: Sequence[tuple[int, int]], sign: float) -> Complex:
+    """Returns the transform along dims, cut or filled with zeros to lengths; sign 1.0: the inverse."""
+    for k, length in places:
+        re, im = fourier.fourier(n.g, fourier.fitted(n.g, (x[0], x[1]), k, length), k, length, sign)
+        assert im is not None
+        x = Complex([re, im])
+    return x
 
 
 def _half(n: Any, t: Tensor, k: int, length: int) -> Complex:
@@ -239,41 +238,27 @@ def _whole(n: Any, x: Complex, k: int, length: int) -> Tensor:
     return Tensor(made.op, made.dims[:-1])
 
 
-def _dims(n: Any, rank: int, more: Sequence[Value]) -> list[int]:
-    """Returns the dims that a transform runs over: the last ones, as many as its name says, or those of an input."""
-    if "ND" in n.op:
-        return [k % rank for k in n.g.ints(more[1])]
-    many = int(n.op[-2]) if n.op.endswith("D") else 1
-    return list(range(rank - many, rank))
+def _places(n: Any, x: Value, more: Sequence[Value]) -> list[tuple[int, int]]:
+    """Returns the dims that a transform runs over, with lengths: the last ones, as many as its name says, or those of an input."""
+    many = int(n.op[-2]) if n.op[-2].isdigit() else 1
+    dims = [k % x.rank for k in n.g.ints(more[1])] if "ND" in n.op else range(x.rank - many, x.rank)
+    return list(zip(dims, n.g.ints(more[0]) if more else n.g.numbers([x.shape[k] for k in dims]), strict=True))
 
 
-@translates("FFT", "FFT2D", "FFT3D", "FFTND", "IFFT", "IFFT2D", "IFFT3D", "IFFTND")
-def fft(n: Any, x: Value, *more: Value) -> Complex:
-    found = parts(n, x)
-    dims = _dims(n, found.rank, more)
-    lengths = n.g.ints(more[0]) if more else n.g.numbers([found.shape[k] for k in dims])
-    for k, length in zip(dims, lengths, strict=True):
-        found = _along(n, found, k, length, 1.0 if n.op.startswith("I") else -1.0)
-    return found
+translates("FFT", "FFT2D", "FFT3D", "FFTND")(lambda n, x, *more: _along(n, parts(n, x), _places(n, x, more), -1.0))
+translates("IFFT", "IFFT2D", "IFFT3D", "IFFTND")(lambda n, x, *more: _along(n, parts(n, x), _places(n, x, more), 1.0))
 
 
 @translates("RFFT", "RFFT2D", "RFFT3D", "RFFTND")
-def rfft(n: Any, x: Value, lengths: Value, *more: Value) -> Complex:
-    t = n.g.tensor(x)
-    *others, last = zip(_dims(n, t.rank, (lengths, *more)), n.g.ints(lengths), strict=True)
-    found = _half(n, t, *last)
-    for k, length in others:
-        found = _along(n, found, k, length, -1.0)
-    return found
+def rfft(n: Any, x: Value, *more: Value) -> Complex:
+    *others, last = _places(n, x, more)
+    return _along(n, _half(n, n.g.tensor(x), *last), others, -1.0)
 
 
 @translates("IRFFT", "IRFFT2D", "IRFFT3D", "IRFFTND")
-def irfft(n: Any, x: Value, lengths: Value, *more: Value) -> Tensor:
-    found = parts(n, x)
-    *others, last = zip(_dims(n, found.rank, (lengths, *more)), n.g.ints(lengths), strict=True)
-    for k, length in others:
-        found = _along(n, found, k, length, 1.0)
-    return _whole(n, found, *last)
+def irfft(n: Any, x: Value, *more: Value) -> Tensor:
+    *others, last = _places(n, x, more)
+    return _whole(n, _along(n, parts(n, x), others, 1.0), *last)
 
 
 OWN = frozenset(op for op, function in table.TABLE.items() if function.__module__ == __name__)
@@ -282,14 +267,13 @@ OWN = frozenset(op for op, function in table.TABLE.items() if function.__module_
 
 
 @translates("AudioSpectrogram")
-def spectrogram(n: Any, x: Value) -> Tensor:
-    g, size = n.g, n.attr("window_size")
-    t = shapes.permuted(g.tensor(x), 1, None, 0)  # channels, a dim that windows take for channels, samples
-    framed, _, _ = windows.read(g, t, windows.windows(g, t, windows.windowing([size], [n.attr("stride")])), 0)
+def spectrogram(n: Any, x: Tensor, *, window_size: int, stride: int, magnitude_squared: bool = False) -> Tensor:
+    g, size = n.g, window_size
+    t = shapes.permuted(x, 1, None, 0)  # channels, a dim that windows take for channels, samples
+    framed, _, _ = windows.read(g, t, windows.windows(g, t, windows.windowing([size], [stride])), 0)
     window = g.tensor(ConstantArray((0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)).astype(np.float32)))
     found = _half(n, by_element.each(g, e.multiply, framed, window), 3, 1 << (size - 1).bit_length())
-    power = n.attr("magnitude_squared", False)
-    made = _real(n, (lambda a, b: a * a + b * b) if power else functions.hypot, found)
+    made = _real(n, (lambda a, b: a * a + b * b) if magnitude_squared else functions.hypot, found)
     return Tensor(made.op, [made.dims[0], *made.dims[2:]])
 
 
@@ -297,7 +281,7 @@ def _mel(f: Any) -> Any:
     return 1127.0 * np.log1p(f / 700.0)
 
 
-def _mel_bands(bins: int, rate: float, low: float, high: float, count: int) -> np.ndarray[Any, Any]:
+def _mel_bands(bins: int, rate: float, low: float, high: float, count: int) -> Array:
     """Returns the shares of each bin of a spectrum in bands whose middles are evenly apart on the mel scale."""
     step = 0.5 * rate / (bins - 1)
     ends = np.linspace(_mel(low), _mel(high), count + 2)  # the middle of band k is ends[k + 1]
@@ -314,11 +298,10 @@ def _mel_bands(bins: int, rate: float, low: float, high: float, count: int) -> n
 
 
 @translates("Mfcc")
-def mfcc(n: Any, x: Value, rate: Value) -> Tensor:
-    g, t = n.g, n.g.tensor(x)
-    count, kept = n.attr("filterbank_channel_count", 40), n.attr("dct_coefficient_count", 13)
+def mfcc(n: Any, t: Tensor, rate: Array) -> Tensor:
+    g, count, kept = n.g, n.attr("filterbank_channel_count", 40), n.attr("dct_coefficient_count", 13)
     limits = n.attr("lower_frequency_limit", 20.0), n.attr("upper_frequency_limit", 4000.0)
-    bands = _mel_bands(g.number(t.shape[-1]), float(g.known(rate).ravel()[0]), *limits, count)
+    bands = _mel_bands(g.number(t.shape[-1]), float(rate.ravel()[0]), *limits, count)
     cosines = np.sqrt(2.0 / count) * np.cos(np.pi / count * np.outer(np.arange(count) + 0.5, np.arange(kept)))
     bands, cosines = (g.tensor(ConstantArray(a.astype(np.float32))) for a in (bands, cosines))
     energy = products.matmul(g, by_element.alone(g, e.sqrt, t), bands)

@@ -17,7 +17,7 @@ from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.graph import Reference, Resource
-from ngraph.frontends.tensorflow.table import TABLE, translates
+from ngraph.frontends.tensorflow.table import TABLE, rows, translates
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 
@@ -33,59 +33,30 @@ def write(n: Any, handle: Value, value: Value) -> None:
     """A variable holds this value from here on; what initialisation writes, such as the path of an asset, before all calls."""
     if n.library.initializing and isinstance(value, ConstantArray):
         n.library.put(handle.name, value)
-        return
-    n.g.assign(handle.name, value)
+    else:
+        n.g.assign(handle.name, value)
 
 
-@translates("VarHandleOp")
-def handle(n: Any) -> Resource:
-    return Resource(n.library.handles.get(n.name, n.name))
+rows(
+    {
+        "VarHandleOp": lambda n: Resource(n.library.handles.get(n.name, n.name)),
+        "VariableV2 Variable": lambda n: Reference(n.library.handles.get(n.name, n.name)),
+        "ReadVariableOp": current,
+        "VariableShape": lambda n, x: ConstantArray(np.array(n.g.numbers(current(n, x).shape), n.attr("out_type", np.int32))),
+        "VarIsInitializedOp IsVariableInitialized": lambda n, x: ConstantArray(np.array(True)),
+        "ResourceGather": lambda n, x, i: indexing.gathered(n.g, n.g.tensor(current(n, x)), i, 0, n.takes[0]),
+    }
+)
 
 
-translates("ReadVariableOp")(current)
-
-
-@translates("VariableV2", "Variable")
-def variable(n: Any) -> Value:
-    return Reference(n.library.handles.get(n.name, n.name))
-
-
-@translates("VarIsInitializedOp", "IsVariableInitialized")
-def initialized(n: Any, x: Value) -> Value:
-    return ConstantArray(np.array(True))
-
-
-@translates("VariableShape")
-def variable_shape(n: Any, x: Value) -> Value:
-    shape = [n.g.number(s) for s in current(n, x).shape]
-    return ConstantArray(np.array(shape, n.attr("out_type", np.dtype(np.int32))))
-
-
-@translates("AssignVariableOp")
-def assign(n: Any, x: Value, value: Value) -> tuple[Value, ...]:
-    write(n, x, value)
-    return ()
-
-
-@translates("AssignAddVariableOp", "AssignSubVariableOp")
-def assign_more(n: Any, x: Value, value: Value) -> tuple[Value, ...]:
-    function = e.add if n.op == "AssignAddVariableOp" else e.subtract
-    write(n, x, each(n.g, function, current(n, x), value))
-    return ()
-
-
+@translates("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 @translates("Assign", "AssignAdd", "AssignSub", references=True)
-def assign_ref(n: Any, x: Value, value: Value) -> Value:
-    """Writes a variable of TensorFlow 1."""
-    value, function = n.library.read(n.g, value), {"AssignAdd": e.add, "AssignSub": e.subtract}.get(n.op)
-    old = current(n, x)
-    write(n, x, value if function is None else each(n.g, function, old, value))
-    return x
-
-
-@translates("ResourceGather")
-def gather(n: Any, x: Value, i: Value) -> Tensor:
-    return indexing.gathered(n.g, n.g.tensor(current(n, x)), i, 0, n.takes[0])
+def assign(n: Any, x: Value, value: Value) -> Any:
+    """Writes a variable; gives the reference to one of TensorFlow 1."""
+    value = n.library.read(n.g, value)
+    function = {"AssignAdd": e.add, "AssignSub": e.subtract}.get(n.op.removesuffix("VariableOp"))
+    write(n, x, value if function is None else each(n.g, function, current(n, x), value))
+    return () if n.op.endswith("VariableOp") else x
 
 
 SCATTERS = {"Add": "add", "Sub": "add", "Update": "set", "Max": "max", "Min": "min", "Mul": "multiply", "Div": "multiply"}
@@ -95,16 +66,14 @@ SCATTERS = {"Add": "add", "Sub": "add", "Update": "set", "Max": "max", "Min": "m
 @translates(*(f"{of}ScatterNd{kind}" for kind in ("Add", "Sub", "Update", "Max", "Min") for of in ("", "Resource")), references=True)
 def scatter(n: Any, x: Value, i: Value, u: Value) -> Value:
     """Writes rows of a variable, or slices of it."""
-    slices, kind, u = "ScatterNd" in n.op, n.op.rpartition("Scatter")[2].removeprefix("Nd"), n.library.read(n.g, u)
-    old, rows, t = current(n, x), n.g.tensor(n.library.read(n.g, i)), n.g.tensor(u)
+    kind = n.op.rpartition("Scatter")[2].removeprefix("Nd")
+    old, numbers, t = current(n, x), n.g.tensor(n.library.read(n.g, i)), n.g.tensor(n.library.read(n.g, u))
     if kind in ("Sub", "Div"):
         t = Tensor(-t.op if kind == "Sub" else 1.0 / t.op, t.dims)
-    if slices:
-        write(n, x, indexing.scattered_slices(n.g, old, rows, t, SCATTERS[kind], n.takes[0]))
-        return x
-    if t.rank < rows.rank + old.rank - 1:  # one number for all
-        t = n.g.expanded(t, [*rows.shape, *old.shape[1:]])
-    write(n, x, indexing.scattered_slices(n.g, old, Tensor(rows.op, [*rows.dims, None]), t, SCATTERS[kind], n.takes[0]))
+    scattered = indexing.scattered_slices if "ScatterNd" in n.op else indexing.scattered_rows
+    if "ScatterNd" not in n.op and t.rank < numbers.rank + old.rank - 1:  # one number for all
+        t = n.g.expanded(t, [*numbers.shape, *old.shape[1:]])
+    write(n, x, scattered(n.g, old, numbers, t, SCATTERS[kind], n.takes[0]))
     return x
 
 
@@ -129,28 +98,21 @@ def _applies(op: str, states: int, step: Step, of: Sequence[str] = ("", "Resourc
     step: from the node and the values of all inputs, of which `g` is the gradient, to what the variables hold next. The form for rows
     has their indices behind the gradient; no row may come twice, which TensorFlow's own optimizers see to.
     """
-    place = list(inspect.signature(step).parameters).index("g") - 1
+    place = list(inspect.signature(step).parameters).index("g") - states  # of the indices, among the numbers
 
-    def dense(n: Any, *inputs: Value) -> Value:
-        homes, given = inputs[:states], [n.library.read(n.g, v) if k >= states else v for k, v in enumerate(inputs)]
-        ops, dims = n.g.align(*(n.g.tensor(current(n, h)) for h in homes), *given[states:])
-        for variable, new in zip(homes, step(n, *ops), strict=True):
-            write(n, variable, n.g.made(new, dims))
-        return homes[0]
-
-    def sparse(n: Any, *inputs: Value) -> Value:
-        homes, values = inputs[:states], [n.library.read(n.g, v) if k >= states else v for k, v in enumerate(inputs)]
-        given, rows = [*values[: place + 1], *values[place + 2 :]], values[place + 1]
+    def apply(n: Any, *inputs: Value) -> Value:
+        homes, given = inputs[:states], [n.library.read(n.g, v) for v in inputs[states:]]
+        at = given.pop(place) if "SparseApply" in n.op else None
         olds = [n.g.tensor(current(n, h)) for h in homes]
-        ops, dims = n.g.align(*(indexing.gathered(n.g, old, rows, 0, n.takes[0]) for old in olds), *given[states:])
-        index = n.g.tensor(rows)
-        for variable, old, new in zip(homes, olds, step(n, *ops), strict=True):
-            changed = indexing.scattered_slices(n.g, old, Tensor(index.op, [*index.dims, None]), n.g.made(new, dims), "set", n.takes[0])
-            write(n, variable, changed)
+        changed = olds if at is None else [indexing.gathered(n.g, old, at, 0, n.takes[0]) for old in olds]
+        ops, dims = n.g.align(*changed, *given)
+        for home, old, op in zip(homes, olds, step(n, *ops), strict=True):
+            new = n.g.made(op, dims)
+            write(n, home, new if at is None else indexing.scattered_rows(n.g, old, at, new, "set", n.takes[0]))
         return homes[0]
 
-    translates(*(f"{kind}Apply{op}" for kind in of), references=True)(dense)
-    translates(*(f"{kind}SparseApply{op}" for kind in rows_of), references=True)(sparse)
+    every = [*(f"{kind}Apply{op}" for kind in of), *(f"{kind}SparseApply{op}" for kind in rows_of)]
+    translates(*every, references=True)(apply)
 
 
 def _momentum(n: Any, x: Op, m: Op, rate: Op, g: Op, by: Op) -> tuple[Op, ...]:
@@ -171,12 +133,7 @@ def _adam(n: Any, x: Op, m: Op, v: Op, power1: Op, power2: Op, rate: Op, b1: Op,
     return x - step * rate / (e.sqrt(v) + eps), m, v
 
 
-def _adagrad(n: Any, x: Op, s: Op, rate: Op, g: Op) -> tuple[Op, ...]:
-    s = s + g * g if n.attr("update_slots", True) else s
-    return x - g * rate / e.sqrt(s), s
-
-
-def _adagrad_v2(n: Any, x: Op, s: Op, rate: Op, eps: Op, g: Op) -> tuple[Op, ...]:
+def _adagrad(n: Any, x: Op, s: Op, rate: Op, eps: Op | float, g: Op) -> tuple[Op, ...]:
     s = s + g * g if n.attr("update_slots", True) else s
     return x - g * rate / (e.sqrt(s) + eps), s
 
@@ -265,8 +222,8 @@ _applies("Momentum", 2, _momentum)
 _applies("KerasMomentum", 2, _keras_momentum, ["Resource"], ["Resource"])
 _applies("Adam", 3, _adam, rows_of=())
 _applies("AdamWithAmsgrad", 4, _amsgrad, ["Resource"], [])
-_applies("Adagrad", 2, _adagrad)
-_applies("AdagradV2", 2, _adagrad_v2)
+_applies("Adagrad", 2, lambda n, x, s, rate, g: _adagrad(n, x, s, rate, 0.0, g))
+_applies("AdagradV2", 2, _adagrad)
 _applies("AdagradDA", 3, _adagrad_da)
 _applies("RMSProp", 3, _rmsprop)
 _applies("CenteredRMSProp", 4, _centered)

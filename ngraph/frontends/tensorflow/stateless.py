@@ -2,8 +2,7 @@
 
 Sources: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11), for the generator; tensorflow/core/lib/random
 (`random_distributions.h`) for how words become numbers, and stateless_random_ops.cc for how a seed becomes a key and a counter. Logarithm,
-sine and cosine are this compiler's, where TensorFlow takes the C library's: some normal numbers
-differ by one or two units in the last place.
+sine and cosine are this compiler's, not the C library's: some normal numbers differ by one or two units in the last place.
 """
 
 from __future__ import annotations
@@ -15,27 +14,14 @@ import numpy as np
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import rejection, shapes
+from ngraph.frontends.positional import philox, rejection, shapes
 from ngraph.frontends.positional.indexing import gathered
-from ngraph.frontends.positional.philox import (
-    drawn,
-    fractions,
-    high_word,
-    in_range,
-    integers,
-    joined_words,
-    low_word,
-    normals_of,
-    philox,
-    truncated,
-    whole,
-)
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.text import Array, in_python
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.table import Length, translates
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import functions
@@ -58,8 +44,8 @@ def _scalars(n: Any, v: Value, count: int) -> list[Op]:
 def seeded(n: Any, seed: Value) -> tuple[Op, tuple[Op, Op]]:
     """Returns the key and the counter, a low and a high half, that a seed of two numbers stands for, as uint64 scalars."""
     a, b = _scalars(n, seed, 2)
-    words = philox([low_word(a), high_word(a), low_word(b), high_word(b)], SEED_KEY)
-    return joined_words(words[0], words[1]), (whole(0), joined_words(words[2], words[3]))
+    words = philox.philox([philox.low_word(a), philox.high_word(a), philox.low_word(b), philox.high_word(b)], SEED_KEY)
+    return philox.joined_words(words[0], words[1]), (philox.whole(0), philox.joined_words(words[2], words[3]))
 
 
 def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tuple[Op, Op]]:
@@ -72,10 +58,10 @@ def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tup
 def _numbers(n: Any, bounds: Sequence[Value]) -> Callable[..., list[Op]]:
     dtype = as_dtype(n.attr("dtype", np.dtype(np.float32 if not bounds else np.int32)))
     if bounds:
-        return in_range(dtype, *(n.g.tensor(b).op for b in bounds))
+        return philox.in_range(dtype, *(n.g.tensor(b).op for b in bounds))
     if "FullInt" in n.op:
-        return lambda *words: [by_element.bitcast(x, dtype) for x in integers(dtype)(*words)]
-    return (truncated if "Truncated" in n.op else normals_of if "Normal" in n.op else fractions)(dtype)
+        return lambda *words: [by_element.bitcast(x, dtype) for x in philox.integers(dtype)(*words)]
+    return (philox.truncated if "Truncated" in n.op else philox.normals_of if "Normal" in n.op else philox.fractions)(dtype)
 
 
 def _spread(n: Any) -> tuple[int, int]:
@@ -95,12 +81,12 @@ def _named(kind: str) -> str:
 
 @translates(*map(_named, KINDS))
 def by_seed(n: Any, shape: Value, seed: Value, *bounds: Value) -> Tensor:
-    return drawn(n.g, shape, seeded(n, seed), _numbers(n, bounds), *_spread(n))
+    return philox.drawn(n.g, shape, seeded(n, seed), _numbers(n, bounds), *_spread(n))
 
 
 @translates(*(f"{_named(kind)}V2" for kind in KINDS))
 def by_counter(n: Any, shape: Value, key: Value, counter: Value, algorithm: Value, *bounds: Value) -> Tensor:
-    return drawn(n.g, shape, _from(n, key, counter, algorithm), _numbers(n, bounds), *_spread(n))
+    return philox.drawn(n.g, shape, _from(n, key, counter, algorithm), _numbers(n, bounds), *_spread(n))
 
 
 @translates("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", results="key counter alg")
@@ -110,24 +96,22 @@ def key_and_counter(n: Any, seed: Value) -> tuple[Value, ...]:
     return *vectors, ConstantArray(np.array(PHILOX, np.int32))
 
 
-@translates("StatelessRandomGetAlg")
-def algorithm(n: Any) -> Value:
-    return ConstantArray(np.array(PHILOX, np.int32))
+translates("StatelessRandomGetAlg")(lambda n: ConstantArray(np.array(PHILOX, np.int32)))
 
 
 @translates("StatelessMultinomial")
-def multinomial(n: Any, logits: Value, count: Value, seed: Value) -> Tensor:
+def multinomial(n: Any, t: Tensor, many: Length, seed: Value, *, output_dtype: DType = dtypes.int64) -> Value:
     """Returns classes by their logits: the number of those whose summed probability is not above a uniform number."""
-    g, t, many = n.g, n.g.tensor(logits), n.g.sizes(count)[0]
+    g = n.g
     t = g.full(Tensor(e.cast(t.op, dtypes.float64), t.dims))
-    rows, classes = t.dims
-    u = g.full(drawn(g, settled(np.array([rows.size, many], object)), seeded(n, seed), fractions(dtypes.float64)))
+    row, classes = t.dims
+    u = g.full(philox.drawn(g, settled([row.size, many]), seeded(n, seed), philox.fractions(dtypes.float64)))
     finite = functions.isfinite(t.op)
     top = total(e.where(finite, t.op, e.filled(dtypes.float64.lowest, (), dtypes.float64)), (classes,), "max")
     sums = cumsum(e.where(finite, e.exp(t.op - top), e.filled(0.0, (), dtypes.float64)), classes)
-    u = g.renamed(u, [rows, u.dims[1]])
+    u = g.renamed(u, [row, u.dims[1]])
     below = e.less_equal(sums, u.op * sums[{classes: g.number(classes.size) - 1}])
-    return g.made(total(e.cast(below, as_dtype(n.attr("output_dtype", np.dtype(np.int64)))), (classes,)), u.dims)
+    return g.made(total(e.cast(below, output_dtype), (classes,)), u.dims)
 
 
 # ---- samples that are drawn by trying: steps in Python --------------------------------------------------------------------
@@ -169,13 +153,9 @@ def _binomial(source: tuple[int, int, int], dtype: Any, count: Array, chance: Ar
     return np.where(likely & (count > 0), count.astype(np.float64) - found, found)
 
 
-def _most(dtype: Any) -> float:
-    return float(np.iinfo(dtype).max if dtype.kind in "iu" else np.finfo(dtype).max)
-
-
 SAMPLERS: dict[str, Callable[..., Array]] = {  # by what the op's name has
     "Gamma": lambda source, dtype, alpha: rejection.gamma(source, alpha.astype(np.float64)),
-    "Poisson": lambda source, dtype, rate: rejection.poisson(source, rate.astype(np.float64), _most(dtype)),
+    "Poisson": lambda source, dtype, rate: rejection.poisson(source, rate.astype(np.float64), as_dtype(dtype).highest),
     "Binomial": _binomial,
 }
 

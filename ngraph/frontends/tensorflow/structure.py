@@ -4,7 +4,7 @@ TensorFlow 1 has no nodes with bodies. `Switch` sends a value one of two ways an
 alive. A loop is a frame: `Enter` brings values in, `Exit` takes them out, and a `Merge` of a start and a `NextIteration` is what a turn
 begins with ("Implementation of Control Flow in TensorFlow", Google, 2017). Here each frame becomes a While, from the innermost outwards,
 and then the merges of one predicate become an If. What is left, such as a merge of two predicates, is decided in each call by values that
-are dead (`graph.Dead`).
+are dead (`graph.DEAD`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.frontends.positional.walk import in_order
-from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, node_of
+from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, handed_on, node_of
 from ngraph.frontends.tensorflow.messages import classes
+from ngraph.parts.walk import closure
 
 PRIMITIVES = frozenset(f"{ref}{op}" for ref in ("", "Ref") for op in ("Switch", "Merge", "Enter", "Exit", "NextIteration")) | {"LoopCond"}
 PASSING = PRIMITIVES | {"Identity", "RefIdentity"}  # ops that hand their first input on
@@ -77,39 +78,21 @@ def _body(nodes: Nodes, name: str, takes: Sequence[str], gives: Sequence[str], l
 
 def _handle_of(nodes: Mapping[str, Node], value: str) -> Node | None:
     """Returns the node that makes a variable's handle, where a value is one that was handed on."""
-    node = nodes.get(node_of(value))
-    seen = set[str]()
-    while node is not None and node.op in PASSING and node.takes and node.name not in seen:
-        seen.add(node.name)
-        node = nodes.get(node_of(node.takes[0]))
+    node = nodes.get(node_of(handed_on(nodes, value, PASSING)))
     return node if node is not None and node.op in HANDLES else None
 
 
-def _predicate(nodes: Mapping[str, Node], switch: Node) -> str:
-    """Returns the value that decides a switch, as it is made."""
-    value = switch.takes[1]
-    node = nodes.get(node_of(value))
-    while node is not None and node.op == "Identity":
-        value = node.takes[0]
-        node = nodes.get(node_of(value))
-    return value
+def _decides(nodes: Mapping[str, Node], switch: Node | None) -> str:
+    """Returns the value that decides a switch, as it is made; "" for another node."""
+    return handed_on(nodes, switch.takes[1]) if switch is not None and primitive(switch) == "Switch" else ""
 
 
 # ---- stacks --------------------------------------------------------------------------------------------------------------
 
 
-def _passed(nodes: Nodes, value: str, ops: Sequence[str] = ("Identity",)) -> str:
-    """Returns the value that nodes of these ops only hand on."""
-    seen = set[str]()
-    while (node := nodes.get(node_of(value))) is not None and node.op in ops and node.takes and node.name not in seen:
-        seen.add(node.name)
-        value = node.takes[0]
-    return value
-
-
 def _origin(nodes: Nodes, value: str) -> Node | None:
     """Returns the node that makes a value, outside of the loops that it enters."""
-    return nodes.get(node_of(_passed(nodes, value, ("Enter", "Identity"))))
+    return nodes.get(node_of(handed_on(nodes, value, ("Enter", "Identity"))))
 
 
 def _without_stacks(nodes: Nodes) -> Nodes:
@@ -120,9 +103,9 @@ def _without_stacks(nodes: Nodes) -> Nodes:
     """
     pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
     exits: dict[str, str] = {}
-    read = {node_of(_passed(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
+    read = {node_of(handed_on(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
     used = {stack.name for p in pops if p.name in read and (stack := _origin(nodes, p.takes[0])) is not None}
-    handed = [(n, node_of(_passed(nodes, n.takes[0]))) for n in nodes.values() if n.op == "Identity" and n.takes]
+    handed = [(n, node_of(handed_on(nodes, n.takes[0]))) for n in nodes.values() if n.op == "Identity" and n.takes]
     for push in pushes:
         stack, enter = _origin(nodes, push.takes[0]), nodes.get(node_of(push.takes[0]))
         nodes[push.name] = _new_node("Identity", push.name, push.takes[1:2], push.after)
@@ -131,10 +114,8 @@ def _without_stacks(nodes: Nodes) -> Nodes:
         counts = [nodes[a] for a in push.after if a in nodes and nodes[a].op in ("Add", "AddV2")]
         switch = _origin(nodes, counts[0].takes[0]) if counts else None
         if enter is None or enter.op != "Enter" or switch is None or switch.op != "Switch" or stack.name in exits:
-            raise UnsupportedError(
-                f"node {push.name!r} pushes in no loop that counts, or in one within another: such derivatives are not read",
-                fix="export the graph with tf.compat.v1.enable_control_flow_v2()",
-            )
+            said = f"node {push.name!r} pushes in no loop that counts, or in one within another: such derivatives are not read"
+            raise UnsupportedError(said, fix="export the graph with tf.compat.v1.enable_control_flow_v2()")
         name = f"{push.name}/list"
         start = _new_node("Enter", f"{name}/enter", [f"{stack.name}:0"])
         start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
@@ -169,7 +150,7 @@ def _frames(nodes: Nodes) -> dict[str, tuple[str, ...]]:
     """Returns the frames around each node by their names, the outermost first."""
     found: dict[str, tuple[str, ...]] = {}
     for node in _ordered(nodes):
-        before = [nodes[name] for name in (*map(node_of, node.takes), *node.after) if name in found]
+        before = [nodes[name] for name in _before(node) if name in found]
         around = max((found[b.name][: -1 if primitive(b) == "Exit" else None] for b in before), key=len, default=())
         if primitive(node) == "Enter":
             around = (*around, node.proto.attr["frame_name"].s.decode("utf-8", "replace"))
@@ -200,18 +181,15 @@ def _loop(nodes: Nodes, members: Nodes, name: str, library: FunctionLibrary) -> 
     starts, nexts, alias, entered = list[str](), list[str](), dict[str, str](), set[str]()
     exits: dict[str, int] = {}
     for k, merge in enumerate(turns):
-        for t in merge.takes:
-            source = nodes.get(node_of(t))
-            if source is not None and primitive(source) == "NextIteration":
-                nexts.append(source.takes[0])
-            elif source is not None and primitive(source) == "Enter":
-                starts.append(source.takes[0])
-                entered.add(source.name)
-        if not len(starts) == len(nexts) == k + 1:
+        sources = {primitive(nodes.get(node_of(t))): nodes[node_of(t)] for t in merge.takes if node_of(t) in nodes}
+        if set(sources) != {"Enter", "NextIteration"}:
             raise ParseError(f"node {merge.name!r} of the loop {name} has no start, or no next value", fix="is the file damaged?")
+        starts.append(sources["Enter"].takes[0])
+        nexts.append(sources["NextIteration"].takes[0])
+        entered.add(sources["Enter"].name)
         ways = [s for s in of["Switch"] if node_of(s.takes[0]) == merge.name and node_of(s.takes[1]) == condition.name]
         alias.update({f"{s.name}:1": f"{merge.name}/turn:0" for s in ways})
-        exits.update({e.name: k for e in of["Exit"] for s in ways if _passed(nodes, e.takes[0]) == f"{s.name}:0"})
+        exits.update({e.name: k for e in of["Exit"] for s in ways if handed_on(nodes, e.takes[0]) == f"{s.name}:0"})
     constants = [e for e in of["Enter"] if e.name not in entered]
     outside = [a for n in members.values() for a in n.after if a not in members]
     own = {m.name for m in turns} | {s.name for s in of["Switch"] if node_of(s.takes[1]) == condition.name}
@@ -274,8 +252,7 @@ def _joined(nodes: Nodes, merge: Node) -> Joined | None:
     """Returns how a merge is decided; None where that is not by one predicate."""
     if len(merge.takes) != 2:
         return None
-    sides: list[set[tuple[str, int]]] = []
-    between: list[dict[str, None]] = []
+    sides, between = list[set[tuple[str, int]]](), list[dict[str, None]]()
     for value in merge.takes:
         ends, found = set[tuple[str, int]](), dict[str, None]()
         todo = [value]
@@ -288,7 +265,7 @@ def _joined(nodes: Nodes, merge: Node) -> Joined | None:
                 side = int(v.rpartition(":")[2])
                 if side > 1:
                     return None
-                ends.add((_predicate(nodes, node), side))
+                ends.add((_decides(nodes, node), side))
             elif primitive(node):
                 return None
             else:
@@ -307,21 +284,19 @@ def _joined(nodes: Nodes, merge: Node) -> Joined | None:
     return Joined(merge, predicates.pop(), inputs, {first: between[0], 1 - first: between[1]})
 
 
+def _before(node: Node) -> list[str]:
+    """Returns the names of nodes that come before a node."""
+    return [*map(node_of, node.takes), *node.after]
+
+
 def _needs(nodes: Nodes, node: Node, names: set[str]) -> bool:
     """Returns whether a node needs one of these, over any number of others."""
-    seen, todo = set[str](), [node.name]
-    while todo:
-        here = nodes.get(todo.pop())
-        if here is not None and here.name not in seen:
-            seen.add(here.name)
-            todo += [*map(node_of, here.takes), *here.after]
-    return bool(seen & names)
+    return not names.isdisjoint(closure([node.name], lambda name: _before(nodes[name]) if name in nodes else ()))
 
 
 def _branch(nodes: Nodes, group: Sequence[Joined], name: str, library: FunctionLibrary) -> list[Node]:
     """Returns the If of merges that one predicate decides, and for each merge a node of its name."""
-    predicate, given = group[0].predicate, dict[str, str]()
-    before = dict[str, None]()
+    predicate, given, before = group[0].predicate, dict[str, str](), dict[str, None]()
 
     def inside(side: int) -> tuple[Nodes, list[str]]:
         members = _behind(nodes, {n for j in group for n in j.between[side]}, predicate)
@@ -331,7 +306,7 @@ def _branch(nodes: Nodes, group: Sequence[Joined], name: str, library: FunctionL
             node = nodes.get(node_of(v))
             if node is not None and node.name in members:
                 return v
-            while node is not None and primitive(node) == "Switch" and _predicate(nodes, node) == predicate:
+            while node is not None and _decides(nodes, node) == predicate:
                 v = node.takes[0]
                 node = nodes.get(node_of(v))
             handle = _handle_of(nodes, v)
@@ -363,10 +338,8 @@ def _behind(nodes: Nodes, names: set[str], predicate: str) -> dict[str, None]:
     """Returns those of the names, in order, that need a switch of this predicate."""
     found: dict[str, None] = {}
     for node in _ordered({n: nodes[n] for n in names}):
-        for n in (*map(node_of, node.takes), *node.after):
-            other = nodes.get(n)
-            if n in found or (other is not None and primitive(other) == "Switch" and _predicate(nodes, other) == predicate):
-                found[node.name] = None
+        if any(n in found or _decides(nodes, nodes.get(n)) == predicate for n in _before(node)):
+            found[node.name] = None
     return found
 
 
@@ -374,11 +347,9 @@ def _without_ends(nodes: Nodes, decided: set[str]) -> Nodes:
     """Returns the nodes without those that only stand between the switches and the merges that have become branches."""
     gone: dict[str, None] = {}
     for node in _ordered(nodes):
-        kind = primitive(node)
-        if kind == "Switch" and _predicate(nodes, node) in decided:
-            gone[node.name] = None
-        elif any(n in gone for n in (*map(node_of, node.takes), *node.after)):
-            if kind == "Merge":
+        starts = _decides(nodes, node) in decided
+        if starts or any(n in gone for n in _before(node)):
+            if not starts and primitive(node) == "Merge":
                 return nodes  # decided in each call, by what is dead
             gone[node.name] = None
     return {n: node for n, node in nodes.items() if n not in gone}

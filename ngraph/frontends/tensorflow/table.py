@@ -76,20 +76,24 @@ def translates(*ops: str, results: str = "", references: bool = False, python: b
     """
 
     def add(function: Translator) -> Translator:
-        made = reading(function)
-        for op in ops:
-            if op in TABLE:
-                raise ValueError(f"there are two translators of {op}")
-            TABLE[op] = made
-            if references:
-                REFERENCES.add(op)
-            if python:
-                IN_PYTHON.add(op)
-            if results:
-                RESULTS[op] = tuple(results.split())
+        register(reading(function), ops, results, references, python)
         return function
 
     return add
+
+
+def register(translator: Translator, ops: Sequence[str], results: str = "", references: bool = False, python: bool = False) -> None:
+    """Puts a function of a node and its inputs into the table, see `translates`."""
+    for op in ops:
+        if op in TABLE:
+            raise ValueError(f"there are two translators of {op}")
+        TABLE[op] = translator
+        if references:
+            REFERENCES.add(op)
+        if python:
+            IN_PYTHON.add(op)
+        if results:
+            RESULTS[op] = tuple(results.split())
 
 
 def rows(table: dict[str, Translator]) -> None:
@@ -101,8 +105,7 @@ def rows(table: dict[str, Translator]) -> None:
 def reading(function: Translator) -> Translator:
     """Returns a translator that takes a node and inputs as they are, of one whose parameters say what it takes."""
     whole, *parameters = signature(function).parameters.values()
-    attributes = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
-    inputs_of = [p for p in parameters if p not in attributes]
+    inputs_of, attributes = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY], attributes_of(function)
     kinds = [str(p.annotation).partition(" | ")[0] for p in inputs_of]
     takes = [READ.get(kind) for kind in kinds]
     first = kinds.index("Tensor") if "Tensor" in kinds else 0
@@ -114,12 +117,17 @@ def reading(function: Translator) -> Translator:
         for k, (read, v) in enumerate(zip(chain(takes, repeat(rest)), inputs, strict=False)):
             if read is not None:
                 found[k] = read(n.g, v, inputs[first])
-        return function(n.g if whole.name == "g" else n, *found, **{p.name: attribute(n, p) for p in attributes})
+        return function(n.g if whole.name == "g" else n, *found, **attributes(n))
 
     return run
 
 
-def attribute(n: Any, p: Parameter) -> Any:
-    """Returns the attribute of a node that a parameter names, as one of our dtypes where it says so."""
-    value = n.attr(p.name, None if p.default is Parameter.empty else p.default)
-    return as_dtype(value) if p.annotation == "DType" else value
+def attributes_of(function: Callable[..., Any]) -> Callable[[Any], dict[str, Any]]:
+    """Returns what reads those attributes of a node that a function takes by name alone; as our dtypes where it says so."""
+    named = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+
+    def read(n: Any, p: Parameter) -> Any:
+        value = n.attr(p.name, None if p.default is Parameter.empty else p.default)
+        return as_dtype(value) if p.annotation == "DType" else value
+
+    return lambda n: {p.name: read(n, p) for p in named}

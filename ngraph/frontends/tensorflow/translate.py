@@ -1,18 +1,8 @@
 """All translators: importing this module fills the table."""
 
-from ngraph.frontends.tensorflow import (
-    arithmetic,
-    control,
-    host,
-    layers,
-    lists,
-    quantised,
-    shapes,
-    signals,
-    sparse,
-    state,
-    stateless,
-    vision,
-)
+from importlib import import_module
 
-__all__ = ["arithmetic", "control", "host", "layers", "lists", "quantised", "shapes", "signals", "sparse", "state", "stateless", "vision"]
+MODULES = "arithmetic control host layers lists quantised shapes signals sparse state stateless vision"
+
+for _name in MODULES.split():
+    import_module(f"ngraph.frontends.tensorflow.{_name}")

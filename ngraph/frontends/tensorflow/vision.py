@@ -6,7 +6,6 @@ Sources: tensorflow/core/kernels/image/crop_and_resize_op.cc, non_max_suppressio
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,33 +13,34 @@ import numpy as np
 
 from ngraph.frontends.positional import colours, indexing, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over, total
+from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
 from ngraph.frontends.positional.sampling import apart_from_better
-from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import Tensor, Value
-from ngraph.frontends.tensorflow.layers import first, spatial, windowing
-from ngraph.frontends.tensorflow.table import translates
+from ngraph.frontends.tensorflow.host import steps
+from ngraph.frontends.tensorflow.layers import back, first, spatial, windowing
+from ngraph.frontends.tensorflow.table import Array, Lengths, Translator, rows, translates
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota
-
-Array = np.ndarray[Any, Any]
+from ngraph.ops.rearrange import iota, product
+from ngraph.ops.resampling import tapped, taps_around
 
 # ---- regions ------------------------------------------------------------------------------------------------------------
 
 
 @translates("CropAndResize")
-def crop_and_resize(n: Any, x: Value, boxes: Value, numbers: Value, sizes: Value) -> Tensor:
+def crop_and_resize(
+    n: Any, x: Tensor, boxes: Tensor, numbers: Value, sizes: Lengths, *, method: str = "bilinear", extrapolation_value: float = 0.0
+) -> Value:
     g, wide = n.g, dtypes.float32
-    t = g.full(by_element.casted(g, g.tensor(x), wide.np))
-    r = g.apart(g.full(g.tensor(boxes)), t.dims)
+    t = g.full(by_element.casted(g, x, wide.np))
+    r = g.apart(g.full(boxes), t.dims)
     images = g.renamed(g.full(g.tensor(numbers)), [r.dims[0]])
     index = indexing.index_along(g, images.op, indexing.known_array(numbers), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
-    outs, taps, inside = [], [], e.filled(True, (), dtypes.bool_)
-    for k, many in enumerate(g.numbers(g.sizes(sizes))):
+    one, inside = e.filled(1.0, (), wide), e.filled(True, (), dtypes.bool_)
+    outs, taps = [], [[(index, one)]]
+    for k, many in enumerate(g.numbers(sizes)):
         low, high = (r.op[{r.dims[1]: j}] for j in (k, k + 2))
         last, out = shapes.size_op(t.dims[1 + k].size, wide) - 1.0, g.fresh(many)
         if many > 1:
@@ -48,29 +48,15 @@ def crop_and_resize(n: Any, x: Value, boxes: Value, numbers: Value, sizes: Value
         else:
             at = (low + high) * 0.5 * last
         inside = e.logical_and(inside, e.logical_and(e.less_equal(0.0, at), e.less_equal(at, last)))
-        if n.attr("method", "bilinear") == "nearest":
-            taps.append([(e.cast(e.floor(at + 0.5), dtypes.int32), e.filled(1.0, (), wide))])
-        else:
-            start = e.floor(at)
-            near, share = e.cast(start, dtypes.int32), at - start
-            taps.append([(near, 1.0 - share), (near + 1, share)])
+        taps.append([(e.cast(e.floor(at + 0.5), dtypes.int32), one)] if method == "nearest" else taps_around(at, "linear"))
         outs.append(out)
-    reads = [
-        gather(t.op, index, *(i for i, _ in chosen), axes=tuple(t.dims[:3]), mode="clip") * (chosen[0][1] * chosen[1][1])
-        for chosen in itertools.product(*taps)
-    ]
-    found = e.where(inside, sum(reads[1:], start=reads[0]), e.filled(float(n.attr("extrapolation_value", 0.0)), (), wide))
+    found = e.where(inside, tapped(t.op, t.dims[:3], taps, "clip"), e.filled(float(extrapolation_value), (), wide))
     return g.made(found, [r.dims[0], *outs, t.dims[3]])
-
-
-def _corners(boxes: Array) -> tuple[Array, Array]:
-    """Returns the low and the high corners of boxes."""
-    return np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
 
 
 def _shared(boxes: Array) -> Callable[[Any, Any], Array]:
     """Returns the share that two boxes have in common of what they cover, for some boxes, rows, and others, columns."""
-    low, high = _corners(boxes)
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
     area = (high - low).prod(1)
 
     def run(some: Any, others: Any) -> Array:
@@ -114,98 +100,85 @@ def _chosen(scores: Array, shared: Callable[[Any, Any], Array], count: int, most
     return np.array(chosen, np.int32), np.array(kept, scores.dtype)
 
 
-@translates("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionWithOverlaps", python=True)
-def suppress(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> Value:
-    return _suppressed(n, boxes, scores, count, limits)[0]
+def _given(n: Any, *of: Any) -> Sequence[Any]:
+    """Returns those of numbers, scores and count that a version of the op gives."""
+    return {"V4": of[::2], "V5": of}.get(n.op[-2:], of[:1])
 
 
-@translates("NonMaxSuppressionV4", results="selected_indices valid_outputs", python=True)
-def suppress_v4(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> tuple[Value, ...]:
-    indices, _, many = _suppressed(n, boxes, scores, count, limits)
-    return indices, many
+def _dtypes_given(n: Any, boxes: Value, scores: Value, *more: Value) -> Sequence[Any]:
+    return _given(n, np.int32, scores.np, np.int32)
 
 
-@translates("NonMaxSuppressionV5", results="selected_indices selected_scores valid_outputs", python=True)
-def suppress_v5(n: Any, boxes: Value, scores: Value, count: Value, *limits: Value) -> tuple[Value, ...]:
-    return _suppressed(n, boxes, scores, count, limits)
+@steps(*(f"NonMaxSuppression{version}" for version in ("", "V2", "V3", "WithOverlaps")), gives=_dtypes_given, python=True)
+@steps("NonMaxSuppressionV4", gives=_dtypes_given, results="selected_indices valid_outputs", python=True)
+@steps("NonMaxSuppressionV5", gives=_dtypes_given, results="selected_indices selected_scores valid_outputs", python=True)
+def suppressed(
+    n: Any, b: Array, s: Array, many: Array, *given: Array, iou_threshold: float = 0.5, pad_to_max_output_size: bool = False
+) -> Sequence[Array]:
+    """Returns the numbers, scores and count of the best boxes."""
+    most, least, sigma = [float(v) for v in given] + [iou_threshold, -np.inf, 0.0][len(given) :]
+    wide = np.float64 if s.dtype == np.float64 else np.float32
+    b, s = b.astype(wide), s.astype(wide)
+    shared = (lambda some, others: b[np.ix_(some, others)]) if n.op.endswith("Overlaps") else _shared(b)
+    found, kept = _chosen(s, shared, int(many), most, least, sigma)
+    valid = np.array(len(found))
+    if pad_to_max_output_size:
+        found, kept = (np.pad(a, (0, max(int(many) - len(a), 0))) for a in (found, kept))
+    return _given(n, found, kept, valid)
 
 
-def _suppressed(n: Any, boxes: Value, scores: Value, count: Value, limits: Sequence[Value]) -> tuple[Value, ...]:
-    """Returns the numbers, scores and count of the best boxes, by a step in Python."""
-    overlap, pad = n.attr("iou_threshold", 0.5), n.attr("pad_to_max_output_size", False)
-
-    def run(b: Array, s: Array, many: Array, *given: Array) -> tuple[Array, Array, Array]:
-        most, least, sigma = [float(v) for v in given] + [overlap, -np.inf, 0.0][len(given) :]
-        wide = np.float64 if s.dtype == np.float64 else np.float32
-        b, s = b.astype(wide), s.astype(wide)
-        shared = (lambda some, others: b[np.ix_(some, others)]) if n.op.endswith("Overlaps") else _shared(b)
-        found, kept = _chosen(s, shared, int(many), most, least, sigma)
-        valid = np.array(len(found))
-        if pad:
-            found, kept = (np.pad(a, (0, max(int(many) - len(a), 0))) for a in (found, kept))
-        return found, kept, valid
-
-    return in_python(n, run, [boxes, scores, count, *limits], [np.int32, np.dtype(scores.np), np.int32])
-
-
-@translates("CombinedNonMaxSuppression", results="nmsed_boxes nmsed_scores nmsed_classes valid_detections", python=True)
-def suppress_classes(n: Any, boxes: Value, scores: Value, each: Value, whole: Value, most: Value, least: Value) -> tuple[Value, ...]:
-    pad, clip = n.attr("pad_per_class", False), n.attr("clip_boxes", True)
-
-    def run(b: Array, s: Array, each: Array, whole: Array, most: Array, least: Array) -> tuple[Array, ...]:
-        kinds = s.shape[2]
-        count = min(int(whole), int(each) * kinds) if pad else int(whole)
-        found = np.zeros((len(b), count, 4), np.float32), np.zeros((len(b), count), np.float32), np.zeros((len(b), count), np.float32)
-        valid = np.zeros(len(b), np.int32)
-        for k in range(len(b)):
-            best = list[tuple[float, int, int]]()
-            for kind in range(kinds):
-                of = b[k, :, kind if b.shape[2] > 1 else 0]
-                numbers, kept = _chosen(s[k, :, kind], _shared(of), int(each), float(most), float(least), 0.0)
-                best += [(-float(score), kind, int(i)) for i, score in zip(numbers, kept, strict=True)]
-            best = sorted(best, key=lambda row: row[0])[:count]
-            valid[k] = len(best)
-            for j, (score, kind, i) in enumerate(best):
-                box = b[k, i, kind if b.shape[2] > 1 else 0]
-                found[0][k, j], found[1][k, j], found[2][k, j] = np.clip(box, 0, 1) if clip else box, -score, kind
-        return *found, valid
-
-    return in_python(n, run, [boxes, scores, each, whole, most, least], [np.float32] * 3 + [np.int32])
+@steps(
+    "CombinedNonMaxSuppression",
+    gives=(np.float32, np.float32, np.float32, np.int32),
+    results="nmsed_boxes nmsed_scores nmsed_classes valid_detections",
+    python=True,
+)
+def suppressed_by_class(
+    n: Any, b: Array, s: Array, *limits: Array, pad_per_class: bool = False, clip_boxes: bool = True
+) -> tuple[Array, ...]:
+    each, whole, most, least = limits
+    kinds = s.shape[2]
+    count = min(int(whole), int(each) * kinds) if pad_per_class else int(whole)
+    found = np.zeros((len(b), count, 4), np.float32), np.zeros((len(b), count), np.float32), np.zeros((len(b), count), np.float32)
+    valid = np.zeros(len(b), np.int32)
+    for k in range(len(b)):
+        best = list[tuple[float, int, int]]()
+        for kind in range(kinds):
+            of = b[k, :, kind if b.shape[2] > 1 else 0]
+            numbers, kept = _chosen(s[k, :, kind], _shared(of), int(each), float(most), float(least), 0.0)
+            best += [(-float(score), kind, int(i)) for i, score in zip(numbers, kept, strict=True)]
+        best = sorted(best, key=lambda row: row[0])[:count]
+        valid[k] = len(best)
+        for j, (score, kind, i) in enumerate(best):
+            box = b[k, i, kind if b.shape[2] > 1 else 0]
+            found[0][k, j], found[1][k, j], found[2][k, j] = np.clip(box, 0, 1) if clip_boxes else box, -score, kind
+    return *found, valid
 
 
 # The colours of boxes where none are given, in turn: red, green, blue and opacity.
-OF_BOXES = np.array(
-    [
-        *((1, 1, 0, 1), (0, 0, 1, 1), (1, 0, 0, 1), (0, 1, 0, 1), (0.5, 0, 0.5, 1)),
-        *((0.5, 0.5, 0, 1), (0.5, 0, 0, 1), (0, 0, 0.5, 1), (0, 1, 1, 1), (1, 0, 1, 1)),
-    ],
-    np.float32,
-)
+_TEN = "1 1 0 1  0 0 1 1  1 0 0 1  0 1 0 1  .5 0 .5 1  .5 .5 0 1  .5 0 0 1  0 0 .5 1  0 1 1 1  1 0 1 1"
+OF_BOXES = np.array(_TEN.split(), np.float32).reshape(-1, 4)
 
 
-@translates("DrawBoundingBoxes", "DrawBoundingBoxesV2", python=True)
-def draw_boxes(n: Any, pictures: Value, boxes: Value, *colours_given: Value) -> Value:
+@steps("DrawBoundingBoxes", "DrawBoundingBoxesV2", gives=lambda n, pictures, *more: [pictures.np], python=True)
+def draw_boxes(n: Any, images: Array, boxes: Array, table: Array | None = None) -> Array:
     """Returns images with the edges of boxes, as far as they are inside; those turned around are left out."""
-
-    def run(images: Array, boxes: Array, table: Array | None = None) -> Array:
-        made, (_, height, width, depth) = images.copy(), images.shape
-        if table is None or not table.size:
-            table = np.where(np.arange(4) < 1, 1, OF_BOXES) if depth == 1 else OF_BOXES
-        for k, rows in enumerate((boxes * np.array([height - 1, width - 1] * 2, np.float32)).astype(np.int64)):
-            for j, (top, left, bottom, right) in enumerate(rows):
-                if top > bottom or left > right or bottom < 0 or right < 0:
-                    continue
-                colour = table[j % len(table), :depth]
-                across, down = slice(max(left, 0), right + 1), slice(max(top, 0), bottom + 1)
-                for row in (top, bottom):
-                    if 0 <= row < height:
-                        made[k, row, across] = colour
-                for column in (left, right):
-                    if 0 <= column < width:
-                        made[k, down, column] = colour
-        return made
-
-    return in_python(n, run, [pictures, boxes, *colours_given], [np.dtype(pictures.np)])[0]
+    made, (_, height, width, depth) = images.copy(), images.shape
+    if table is None or not table.size:
+        table = np.where(np.arange(4) < 1, 1, OF_BOXES) if depth == 1 else OF_BOXES
+    for k, edges in enumerate((boxes * np.array([height - 1, width - 1] * 2, np.float32)).astype(np.int64)):
+        for j, (top, left, bottom, right) in enumerate(edges):
+            if top > bottom or left > right or bottom < 0 or right < 0:
+                continue
+            colour = table[j % len(table), :depth]
+            across, down = slice(max(left, 0), right + 1), slice(max(top, 0), bottom + 1)
+            for row in (top, bottom):
+                if 0 <= row < height:
+                    made[k, row, across] = colour
+            for column in (left, right):
+                if 0 <= column < width:
+                    made[k, down, column] = colour
+    return made
 
 
 # ---- colours ------------------------------------------------------------------------------------------------------------
@@ -222,69 +195,62 @@ def _saturated(r: Op, g: Op, b: Op, by: Op) -> tuple[Op, Op, Op]:
     return colours.from_hsv(h, e.minimum(e.maximum(s * by, 0.0), 1.0), v)
 
 
-COLOURS: dict[str, Callable[..., Sequence[Op]]] = {
-    "RGBToHSV": colours.to_hsv,
-    "HSVToRGB": colours.from_hsv,
-    "AdjustHue": _hue_moved,
-    "AdjustSaturation": _saturated,
-}
-for _op, _function in COLOURS.items():
-    translates(_op)(lambda n, x, *more, function=_function: colours.by_channels(n.g, function, x, x.rank - 1, *more))
+def _by_channels(function: Any) -> Translator:
+    return lambda g, x, *more: colours.by_channels(g, function, x, x.rank - 1, *more)
+
+
+COLOURS = {"RGBToHSV": colours.to_hsv, "HSVToRGB": colours.from_hsv, "AdjustHue": _hue_moved, "AdjustSaturation": _saturated}
+rows({op: _by_channels(function) for op, function in COLOURS.items()})
 
 
 @translates("AdjustContrastv2")
-def contrast(n: Any, x: Value, by: Value) -> Tensor:
-    t = n.g.tensor(x)
+def contrast(g: Any, t: Tensor, by: Value) -> Tensor:
     mean = reduce_over(t, [t.rank - 3, t.rank - 2], REDUCTIONS["mean"], True)
-    return by_element.each(n.g, lambda v, m, k: e.cast((v - m) * e.cast(k, v.dtype) + m, v.dtype), t, mean, by)
+    return by_element.each(g, lambda v, m, k: e.cast((v - m) * e.cast(k, v.dtype) + m, v.dtype), t, mean, by)
 
 
 # ---- windows ------------------------------------------------------------------------------------------------------------
 
 
+def _by_rates(n: Any, kernel: Sequence[int], rank: int) -> windows.Windowing:
+    """Returns the windows of a node whose dilations are called rates."""
+    return windowing(n, kernel, rank)._replace(dilations=spatial(n, "rates", rank) or [1] * (rank - 2))
+
+
 @translates("ExtractImagePatches")
-def patches(n: Any, x: Value) -> Tensor:
+def patches(n: Any, x: Tensor) -> Value:
     """Returns each window's elements along the last dim, channels fastest."""
-    g, t = n.g, n.g.tensor(x)
-    k = t.rank - 2
-    t = shapes.permuted(t, 0, k + 1, *range(1, k + 1))
-    by = windowing(n, spatial(n, "ksizes", t.rank) or [], t.rank)._replace(dilations=spatial(n, "rates", t.rank) or [1] * k)
-    read, _, _ = windows.read(g, t, windows.windows(g, t, by), 0)
-    made = shapes.permuted(read, 0, *range(2, 2 + 2 * k), 1)
-    size: Any = 1
-    for s in made.shape[1 + k :]:
-        size = size * s
-    found: Tensor = g.reshape(made, [*made.shape[: 1 + k], size])
-    return found
+    t = first(n, x)
+    by = _by_rates(n, spatial(n, "ksizes", t.rank), t.rank)
+    read, _, _ = windows.read(n.g, t, windows.windows(n.g, t, by), 0)
+    made = back(n, read)
+    return n.g.reshape(made, [*made.shape[: t.rank - 1], product(made.shape[t.rank - 1 :])])
 
 
 @translates("MaxPoolWithArgmax", results="output argmax")
-def max_pool_with_places(n: Any, x: Value) -> tuple[Tensor, Tensor]:
+def max_pool_with_places(
+    n: Any, x: Tensor, *, include_batch_in_index: bool = False, Targmax: DType = dtypes.int64
+) -> tuple[Tensor, Tensor]:
     """Returns the largest of each window, and its position in the image, or with `include_batch_in_index` in the batch."""
-    g, t = n.g, n.g.full(first(n, n.g.tensor(x)))
-    by = windowing(n, spatial(n, "ksize", t.rank) or [], t.rank)
+    g, t = n.g, n.g.full(first(n, x))
+    by = windowing(n, spatial(n, "ksize", t.rank), t.rank)
     y, place = windows.max_pool(g, t, windows.windows(g, t, by), places=True)
-    image = shapes.size_op(t.shape[2]) * shapes.size_op(t.shape[3])
+    many, image = shapes.size_op(t.shape[1]), shapes.size_op(product(t.shape[2:]))
     image_of, channel = (iota(d, dtypes.int64) for d in t.dims[:2])
-    many = shapes.size_op(t.shape[1])
     position = place.op - (image_of * many + channel) * image
-    if n.attr("include_batch_in_index", False):
+    if include_batch_in_index:
         position = position + image_of * image
-    found = g.made(
-        e.cast(position * many + channel, as_dtype(n.attr("Targmax", np.dtype(np.int64)))), [*t.dims[:2], *g.full(place).dims[2:]]
-    )
-    return shapes.permuted(y, 0, 2, 3, 1), shapes.permuted(found, 0, 2, 3, 1)
+    found = g.made(e.cast(position * many + channel, Targmax), [*t.dims[:2], *g.full(place).dims[2:]])
+    return back(n, y), back(n, found)
 
 
 @translates("Dilation2D")
-def dilation(n: Any, x: Value, w: Value) -> Tensor:
+def dilation(n: Any, x: Tensor, f: Tensor) -> Tensor:
     """Returns the largest sum of each window's elements and those of a filter."""
-    g, t, f = n.g, shapes.permuted(n.g.tensor(x), 0, 3, 1, 2), n.g.tensor(w)
-    by = windowing(n, g.numbers(f.shape[:2]), 4)._replace(dilations=spatial(n, "rates", 4) or [1, 1])
-    ws = windows.windows(g, t, by)
+    g, t = n.g, first(n, x)
+    ws = windows.windows(g, t, _by_rates(n, g.numbers(f.shape[:2]), t.rank))
     read, _, _ = windows.read(g, t, ws, 0)
     inside, _, _ = windows.read(g, by_element.alone(g, lambda op: e.filled(True, op.axes, dtypes.bool_), t), ws, False)
     order = shapes.permuted(f, None, 2, None, None, 0, 1)
     made = by_element.each(g, lambda c, a, b: e.where(c, a + b, e.filled(a.dtype.lowest, (), a.dtype)), inside, read, order)
-    found = reduce_over(made, [4, 5], lambda op, axes: total(op, axes, "max"), False)
-    return shapes.permuted(found, 0, 2, 3, 1)
+    return back(n, reduce_over(made, [4, 5], REDUCTIONS["max"], False))

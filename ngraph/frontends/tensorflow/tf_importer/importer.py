@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, ParseError, UnsupportedError, nearest
-from ngraph.frontends.positional.reader import DAMAGED, parameter
+from ngraph.errors import ArgumentError, ArgumentTypeError, UnsupportedError, nearest
+from ngraph.frontends.positional.reader import parameter
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import Inside, ModelTrace
 from ngraph.frontends.positional.values import Tensor, Value
@@ -25,8 +25,8 @@ from ngraph.frontends.positional.walk import Frame, apply
 from ngraph.frontends.tensorflow import folding, table
 from ngraph.frontends.tensorflow import translate as translate  # its modules register
 from ngraph.frontends.tensorflow.dtypes import numpy_type, shape_of
-from ngraph.frontends.tensorflow.graph import HANDLES, Node, TensorflowNode, assigned, has_results, named, needed, node_of, unsupported
-from ngraph.frontends.tensorflow.saved import ModelFile, numbers, opened
+from ngraph.frontends.tensorflow.graph import HANDLES, Node, TensorflowNode, assigned, check_supported, has_results, named, needed, node_of
+from ngraph.frontends.tensorflow.saved import ModelFile, numbers, opened, readable
 from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -43,7 +43,7 @@ class HandleTrace(ModelTrace):
 
     def __init__(self, variables: dict[str, Op]):
         run = StageRun({}, {})
-        super().__init__(Ask(lambda run: None, True), run, frozenset(), _no_computation)
+        super().__init__(Ask(lambda run: None, True), run, frozenset(), self.compute_stage)  # which computes nothing
         self.variables = variables  # those that are found later, too
         self.unseen = frozenset()
 
@@ -61,10 +61,6 @@ class HandleTrace(ModelTrace):
     def hint(self, e: Any) -> int:
         """See `ModelTrace.hint`; -1 for a length that is open."""
         return e if isinstance(e, int) else -1
-
-
-def _no_computation(ops: Any, holes: Any) -> Any:
-    raise AssertionError("compute_stage is never left")
 
 
 class TFImporter:
@@ -108,8 +104,7 @@ class TFImporter:
             for name, _, k in (v.rpartition(":") for v in node.takes):
                 self._results[name] = max(self._results.get(name, 0), int(k) + 1)
         if verbose:
-            for node in model.proto.node:
-                print(node)
+            print(*model.proto.node, sep="\n")
 
     @property
     def model(self) -> ModelFile:
@@ -138,16 +133,11 @@ class TFImporter:
         value = named(name.removeprefix("^"))
         node = self.model.graph.nodes.get(node_of(value))
         if node is None:
-            raise ArgumentError(
-                f"{self.model.name} has no node {name!r}", fix=nearest(name, list(self.model.graph.nodes)) or "names are those of the graph"
-            )
+            near = nearest(name, list(self.model.graph.nodes))
+            raise ArgumentError(f"{self.model.name} has no node {name!r}", fix=near or "names are those of the graph")
         if value not in self._handles:
-            try:
+            with readable(f"node {name!r} of {self.model.name}"):
                 self._handles[value] = self._handle(node, value)
-            except NgraphError:
-                raise
-            except DAMAGED as error:
-                raise ParseError(f"{self.model.name}: {type(error).__name__} at node {name!r}: {error}", fix="is it damaged?") from error
         return self._handles[value]
 
     def get_collection_handle(self, names: list[str]) -> list[Op]:
@@ -168,13 +158,9 @@ class TFImporter:
         model = self.model
         if model.checkpoint is None:
             raise ArgumentError(f"{model.name} has no checkpoint", fix="importer.import_meta_graph(path, checkpoint_path)")
-        found = []
-        for node, name in model.handles.items():
-            stored = model.stored(name)
-            if stored is not None:
-                variable = self._variable(model.graph.nodes[node])
-                found.append(assign(variable, constant(np.array(stored.array), variable.axes)))
-        return doall(found)
+        held = [(node, stored) for node, name in model.handles.items() if (stored := model.stored(name)) is not None]
+        pairs = [(self._variable(model.graph.nodes[node]), np.array(stored.array)) for node, stored in held]
+        return doall([assign(variable, constant(array, variable.axes)) for variable, array in pairs])
 
     @property
     def init_ops(self) -> list[Op]:
@@ -194,10 +180,7 @@ class TFImporter:
             return self._variable(node)
         if _is_hole(node):
             return self._hole(node)[0]
-        bad = unsupported(model, model.graph, [value])
-        if bad:
-            said = f"{len(bad)} node{'s' * (len(bad) > 1)} of {model.name} cannot be translated"
-            raise UnsupportedError(said, details=tuple(bad), fix="`ngraph ops --tensorflow` lists what can be")
+        check_supported(model, model.name, model.graph, [value])
         handles = {f"{home}:0": name for home, name in model.handles.items()}
         effects = assigned(model, model.graph, [value], handles)
         k = int(value.rpartition(":")[2]) if has_results(node.op) else -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,4 @@ def to_int(input: Any) -> Any:
 
 def get_nested_attr(obj: Any, name: str) -> Any:
     """Returns an attribute by a path: `get_nested_attr(tf, "nn.relu")`."""
-    for part in name.split("."):
-        obj = getattr(obj, part)
-    return obj
+    return attrgetter(name)(obj)

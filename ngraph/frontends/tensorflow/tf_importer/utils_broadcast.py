@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 import ngraph as ng
 from ngraph.errors import ArgumentError
 from ngraph.frontends.tensorflow.tf_importer.utils_pos_axes import cast_to_pos_axes, make_pos_axes
@@ -27,17 +29,14 @@ def broadcasted_shape(left_shape: Sequence[int], right_shape: Sequence[int]) -> 
     """Returns the shape of two tensors broadcast against each other. Raises ArgumentError where they cannot be."""
     if not is_compatible_numpy_shape(left_shape, right_shape):
         raise ArgumentError(f"{list(left_shape)} and {list(right_shape)} do not fit", fix="lengths from the last on are equal, or 1")
-    rank = max(len(left_shape), len(right_shape))
-    left, right = ((1,) * (rank - len(shape)) + tuple(shape) for shape in (left_shape, right_shape))
-    return tuple([b if a == 1 else a for a, b in zip(left, right, strict=True)])
+    return np.broadcast_shapes(tuple(left_shape), tuple(right_shape))
 
 
 def broadcast_to(x: Op, out_shape: Sequence[int]) -> Op:
     """Returns a tensor broadcast to a shape, its axes named by position. Raises ArgumentError where it cannot be."""
     if not is_compatible_broadcast_shape(x.axes.lengths, out_shape):
-        raise ArgumentError(
-            f"{list(x.axes.lengths)} cannot be broadcast to {list(out_shape)}", fix="lengths from the last on are equal, or 1"
-        )
+        said = f"{list(x.axes.lengths)} cannot be broadcast to {list(out_shape)}"
+        raise ArgumentError(said, fix="lengths from the last on are equal, or 1")
     x, to = cast_to_pos_axes(x), make_pos_axes(out_shape)
     wider = [a.length == 1 and b.length != 1 for a, b in zip(x.axes, to[len(to) - len(x.axes) :], strict=True)]
     x = ng.tensor_slice(x, [0 if grows else slice(None) for grows in wider]) if any(wider) else x
