@@ -225,12 +225,12 @@ def on_diagonal(g: Any, x: Value, offset: int, rows: ExprLike = -1, columns: Exp
     return g.made(e.where(e.equal(iota(i) + offset, iota(j)), spread.op, e.filled(fill, (), t.op.dtype)), dims)
 
 
-def diagonal(g: Any, x: Value, offset: int = 0, rows: int = -2, columns: int = -1) -> Tensor:
-    """The diagonal of two dims, which stands `offset` to the right, as the last dim."""
+def diagonal(g: Any, x: Value, offset: int = 0, rows: int = -2, columns: int = -1, size: ExprLike | None = None) -> Tensor:
+    """The diagonal of two dims, which stands `offset` to the right, as the last dim. size: its length, where who calls knows it."""
     pair = [rows % x.rank, columns % x.rank]
     t, down, right = g.full(g.tensor(x), pair), max(0, -offset), max(0, offset)
     i, j = (t.dims[k] for k in pair)
-    size = expr.minimum(i.size - down, j.size - right)
+    size = expr.minimum(i.size - down, j.size - right) if size is None else size
     axis = g.fresh(max(size, 0) if isinstance(size, int) else size)
     return g.read(t, [*[d for k, d in enumerate(t.dims) if k not in pair], axis], {i: Idx(axis) + down, j: Idx(axis) + right})
 

@@ -135,7 +135,7 @@ def unbind(n: TorchNode, a: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @translates("aten.diagonal")
 def diagonal(n: TorchNode, a: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    return shapes.diagonal(n.g, a, offset, dim1, dim2)
+    return shapes.diagonal(n.g, a, offset, dim1, dim2, n.shape[-1])
 
 
 @translates("aten.unfold")
