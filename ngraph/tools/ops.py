@@ -26,7 +26,6 @@ from ngraph.transformers.base import TRANSFORMERS
 from ngraph.verbs import Answer, UsageError, verb
 
 HEADINGS = ("op", "is", "gradient", "taken whole by", "kinds", "onnx", "torch", "tf", "meaning")
-MARKS = ("<!-- the core ops, printed by `ngraph ops --docs docs` -->", "<!-- the end of the core ops -->")
 GROUPS = {
     "core": "The core ops, into which lowering takes every program apart. Each transformer runs all of them.",
     "made of others": "Lowering takes these apart into core ops, where no transformer takes them whole.",
@@ -131,24 +130,29 @@ def reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def with_table(page: str) -> str:
-    """Returns the spec with the current table between its marks. Raises UsageError where the marks are missing."""
-    before, first, rest = page.partition(MARKS[0])
-    _, second, after = rest.partition(MARKS[1])
+def marks(what: str) -> tuple[str, str]:
+    """Returns the lines of a page between which the table of these ops stands."""
+    return f"<!-- {what}, printed by `ngraph ops --docs docs` -->", f"<!-- the end of {what} -->"
+
+
+def with_table(page: str, text: str, table: str, what: str = "the ops") -> str:
+    """Returns a page's text with a table between its marks. Raises UsageError where these are missing."""
+    before, first, rest = text.partition(marks(what)[0])
+    _, second, after = rest.partition(marks(what)[1])
     if not first or not second:
-        raise UsageError(f"spec.md has no lines {MARKS[0]!r} and {MARKS[1]!r}, between which the table stands")
-    return f"{before}{first}\n\n{spec()}\n\n{second}{after}"
+        raise UsageError(f"{page} has no lines {' and '.join(map(repr, marks(what)))}, between which the table stands")
+    return f"{before}{first}\n\n{table}\n\n{second}{after}"
 
 
 def _write(folder: str) -> list[str]:
     page = os.path.join(folder, "spec.md")
     with told(page, "read"), open(page, encoding="utf-8") as file:
-        pages = {page: with_table(file.read()), os.path.join(folder, "ops.md"): reference()}
+        pages = {page: with_table("spec.md", file.read(), spec(), "the core ops"), os.path.join(folder, "ops.md"): reference()}
     for name, package in FORMATS.items():
         page = os.path.join(folder, f"{name}.md")
         if os.path.exists(page) and find_spec(package):
             with open(page, encoding="utf-8") as file:
-                pages[page] = import_module(f"ngraph.frontends.{name}.support").with_table(file.read())
+                pages[page] = with_table(f"{name}.md", file.read(), import_module(f"ngraph.frontends.{name}.support").page())
     for path, text in pages.items():
         write(path, text)
     return list(pages)

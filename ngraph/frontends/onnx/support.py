@@ -8,9 +8,8 @@ import onnx
 
 from ngraph.frontends.onnx import graph, table, translate
 
-__all__ = ["page", "rows", "translate", "with_table"]
+__all__ = ["page", "rows", "translate"]
 
-MARKS = ("<!-- the ops, printed by `ngraph ops --docs docs` -->", "<!-- the end of the ops -->")
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
@@ -51,9 +50,3 @@ def page() -> str:
         lines += ["", f"### {domain or 'ai.onnx'}", "", "| op | versions | read as |", "| --- | --- | --- |"]
         lines += [f"| {r.op} | {' '.join(map(str, r.versions))} | {r.how or '**not yet**'} |" for r in mine]
     return "\n".join(lines[1:])
-
-
-def with_table(text: str) -> str:
-    """The page of the docs with today's table between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n\n{page()}\n\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from ngraph.frontends.tensorflow import table, translate
 
-__all__ = ["page", "rows", "translate", "with_table"]
-
-MARKS = ("<!-- the ops, printed by `ngraph ops --docs docs` -->", "<!-- the end of the ops -->")
+__all__ = ["page", "rows", "translate"]
 
 
 class TranslatedOp(NamedTuple):
@@ -30,13 +28,5 @@ REFUSED = frozenset("Switch Merge Enter Exit NextIteration LoopCond RefSwitch Re
 def page() -> str:
     """Returns the table, as Markdown."""
     found = rows()
-    lines = [f"{len(found)} ops.", "", "| group | ops |", "| --- | --- |"]
-    for group in dict.fromkeys(row.group for row in found):
-        lines.append(f"| {group} | {', '.join(row.op for row in found if row.group == group)} |")
-    return "\n".join(lines)
-
-
-def with_table(text: str) -> str:
-    """Returns the page of the docs with today's table between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n\n{page()}\n\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+    groups = {group: ", ".join([row.op for row in found if row.group == group]) for group in dict.fromkeys(row.group for row in found)}
+    return "\n".join([f"{len(found)} ops.", "", "| group | ops |", "| --- | --- |", *(f"| {g} | {ops} |" for g, ops in groups.items())])
