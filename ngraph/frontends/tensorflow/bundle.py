@@ -231,7 +231,7 @@ def _slice_key(name: str, part: Any) -> bytes:
         raw = n.to_bytes((n.bit_length() + 7) // 8, "big")
         return bytes([len(raw)]) + raw
 
-    text = name.encode().replace(b"\0", b"\0\xff").replace(b"\xff", b"\xff\0") if b"\0" in name.encode() else name.encode()
+    text = name.encode().replace(b"\0", b"\0\xff")  # byte 255, which is escaped too, is not in UTF-8
     made = number(0) + text + b"\0\1" + number(len(part.extent))
     for x in part.extent:
         whole = x.WhichOneof("has_length") is None

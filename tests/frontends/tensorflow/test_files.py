@@ -36,6 +36,13 @@ def test_a_checkpoint_comes_back(tmp_path):
     assert ng.tensorflow.load_checkpoint(tmp_path).prefix == found.prefix  # a folder's latest
 
 
+def test_the_key_of_a_slice_is_tensorflows():
+    """OrderedCode: 0 becomes 0 and 255, a text ends with 0 and 1 (tensorflow/core/lib/strings/ordered_code.h)."""
+    whole = classes()["TensorSliceProto"]()
+    whole.extent.add()
+    assert bundle._slice_key("a\0b", whole) == b"\0a\0\xffb\0\1\1\1\x80\x7f"
+
+
 def test_many_names_fill_several_blocks(tmp_path):
     given = {f"a/{'x' * 60}/{k:05d}": np.full(2, k, np.int32) for k in range(4000)}
     ng.tensorflow.save_checkpoint(tmp_path / "many", given)
