@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import torch
@@ -64,19 +63,13 @@ def transformer_of(given: Mapping[str, Any], own: bool = False) -> Transformer:
     Raises UnsupportedError for an unknown name.
     """
     name = given["transformer"]
-    _borrow_threads()
+    if found := openmp():  # its threads spin for milliseconds after each op of PyTorch's own
+        borrow(*found, torch.get_num_threads())
     if own:
         return _made(name)
     if name not in _transformers:
         _transformers[name] = _made(name)
     return _transformers[name]
-
-
-@cache
-def _borrow_threads() -> None:
-    """Lets programs run on the threads of PyTorch's own ops, which spin for milliseconds after each of these."""
-    if found := openmp():
-        borrow(*found)
 
 
 def _made(name: str) -> Transformer:

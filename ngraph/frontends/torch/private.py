@@ -598,6 +598,7 @@ def answer(question: Any, equal: bool) -> bool | None:
     return True if statically_known_true(question) else False if statically_known_true(torch.sym_not(question)) else None
 
 
+@cache
 def openmp() -> tuple[int, int] | None:
     """The addresses of `GOMP_parallel` and `omp_get_thread_num` of the library that runs PyTorch's ops; None where it is another."""
     try:

@@ -36,7 +36,10 @@ FIELDS: dict[str, dict[str, int]] = {
     "pool": {"generation": 0, "finished": 64}
     | {name: 128 + 8 * k for k, name in enumerate("fn args items grain grains ways scratch stride".split())}
     | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
-    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back parallel number lent".split())}
+    | {
+        name: 328 + 8 * k
+        for k, name in enumerate("spins workers syscall clock save restore signals back parallel number size lent".split())
+    }
     | {"slots": 512},
     "task": {"pool": 0, "frame": 8, "status": 16},
     "slot": {"taken": 0, "pool": 8, "me": 16},
@@ -723,10 +726,11 @@ try:
 mine:
   put i64 %asked, %frame.now
   %parallel = get ptr %pool.parallel
+  %size = get i64 %pool.size
   %team = get i64 %frame.team
-  %any = icmp ne ptr %parallel, null
+  %fits = icmp eq i64 %asked, %size               ; 0 where nothing is borrowed
   %large = icmp ne i64 %team, 0
-  %both = and i1 %any, %large
+  %both = and i1 %fits, %large
   br i1 %both, label %lend, label %workers
 lend:
   %task = alloca [3 x i64], align 8
@@ -936,10 +940,10 @@ class Pool:
         self.put("spins", self._spins())
         self.borrow(*_lender)
 
-    def borrow(self, parallel: int = 0, number: int = 0) -> None:
+    def borrow(self, parallel: int = 0, number: int = 0, size: int = 0) -> None:
         """See the function `borrow`. Without arguments, all programs run on the pool's own workers again."""
-        self.put("number", number)
-        self.put("parallel", parallel)
+        for field, value in (("size", 0), ("parallel", parallel), ("number", number), ("size", size)):
+            self.put(field, value)
 
     def clear(self) -> None:
         """Zeroes the memory and closes all counters, so that no counter carries the tag of a job, not even one that no kernel has used."""
@@ -1043,18 +1047,19 @@ _lender: tuple[int, ...] = ()
 _may_borrow = True
 
 
-def borrow(parallel: int, number: int) -> None:
+def borrow(parallel: int, number: int, size: int) -> None:
     """Lets long programs run on the threads of another library, which would otherwise spin beside the pool's own and take their processors.
 
     parallel  the address of a function that calls another one once on each of so many threads, and then returns, as GCC's OpenMP has it
               (`GOMP_parallel(function, data, threads, flags)`, libgomp.h)
     number    the address of a function that returns the number of a thread among these, the caller's being 0 (`omp_get_thread_num`)
+    size      how many threads the library uses itself: for programs on other numbers it would make and end threads in each call
 
     In a child process this does nothing, since the library's threads are not there.
     """
     global _lender
-    if _may_borrow and _lender != (parallel, number):
-        _lender = (parallel, number)
+    if _may_borrow and _lender != (parallel, number, size):
+        _lender = (parallel, number, size)
         if _pool is not None:
             _pool.borrow(*_lender)
 

@@ -33,9 +33,9 @@ def teams(two_threads):
         found.append(threads)
         genuine(function, data, threads, flags)
 
-    pool.borrow(ctypes.cast(counted, ctypes.c_void_p).value, addresses[1])
+    pool.borrow(ctypes.cast(counted, ctypes.c_void_p).value, addresses[1], 2)
     yield found
-    pool.borrow(*addresses)
+    pool.borrow(*addresses, 2)
 
 
 def test_a_long_program_runs_on_a_team(teams):
@@ -60,9 +60,15 @@ def test_a_short_program_does_not(teams):
     assert teams == []
 
 
+def test_a_program_on_another_number_of_threads_does_not(teams):
+    layers, x = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(3)]), torch.randn(256, 512)
+    torch.testing.assert_close(torch.compile(layers, backend=backend, options={"threads": 3})(x), layers(x), rtol=1e-4, atol=1e-4)
+    assert teams == []
+
+
 def test_a_forked_child_has_no_team(teams):
     child = os.fork()
     if not child:
-        pools.borrow(*private.openmp())
-        os._exit(pools._pool.word("parallel").value != 0 or pools._lender != ())
-    assert os.waitpid(child, 0)[1] == 0 and pools._pool.word("parallel").value
+        pools.borrow(*private.openmp(), 2)
+        os._exit(pools._pool.word("size").value != 0 or pools._lender != ())
+    assert os.waitpid(child, 0)[1] == 0 and pools._pool.word("size").value == 2

@@ -111,7 +111,7 @@ def operations_of_the_text(name):
                 or re.search(r"@(clock|copy|compute)\b", line)
             ), line
             for field in re.findall(r"(?:get|put) \w+ .*%pool\.(\w+)", line):
-                assert field in ("spins", "syscall", "save", "restore", "clock", "signals", "parallel", "number"), line
+                assert field in ("spins", "syscall", "save", "restore", "clock", "signals", "parallel", "number", "size"), line
     return found
 
 
