@@ -23,6 +23,7 @@ from ngraph.ops.rearrange import (
     checked_lengths,
     concat,
     diagonal,
+    distance,
     iota,
     reindex,
     slice_along_axis,
@@ -247,8 +248,8 @@ def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...
         if any(p < 0 for p in each):
             raise AxisError(f"split({x.label}): {each} are no lengths", details=(show_input(x),), fix="each is 0 or more")
         if isinstance(n, Expr):
-            wrong, shown = expr.maximum(n - total, total - n), ", ".join(map(str, each))
-            first = checked_lengths(a, wrong, f"axis {a.label} in parts of {shown}", f"they sum to {total}")
+            what = f"axis {a.label} in parts of {', '.join(map(str, each))}"
+            first = checked_lengths(a, distance(n, total), what, f"they sum to {total}")
         elif total != n:
             raise AxisError(f"split({x.label}): {each} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {total}")
     made = []
@@ -442,8 +443,7 @@ def cross(x: Any, y: Any, axis: Axis | str) -> Op:
             f"cross({x.label}, {y.label}): {a!r} does not have three elements", details=(show_input(x),), fix="take vectors of three"
         )
 
-    wrong = expr.maximum(a.size - 3, 3 - a.size) if isinstance(a.size, Expr) else 0
-    first = checked_lengths(a, wrong, f"axis {a.label} of vectors", "take vectors of three")
+    first = checked_lengths(a, distance(a.size, 3), f"axis {a.label} of vectors", "take vectors of three")
 
     def turned(t: Op, by: int) -> Op:
         return read(t, t.axes, {a: (Idx(a) + by) % 3 + first})

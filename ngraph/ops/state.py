@@ -100,16 +100,16 @@ def _held(value: Any) -> Any:
     return immutable(array_of(value, "an initial value"))
 
 
-def _check_parameters(function: Any) -> None:
-    """Raises ArgumentTypeError for a function of an initial value that needs more arguments than the Axes."""
+def takes_axes(function: Any) -> bool:
+    """Returns whether a function of an initial value takes the Axes, or nothing. Raises ArgumentTypeError for one that needs more."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return
-    for arguments in ((), (None,)):
+        return False
+    for arguments in ((None,), ()):
         with suppress(TypeError):
             signature.bind(*arguments)
-            return
+            return bool(arguments)
     raise ArgumentTypeError(
         f"an initial value is a function of {', '.join(signature.parameters)}, and is given the Axes alone",
         fix="give a function of nothing or of the Axes, as lambda axes: numpy.ones(axes.lengths)",
@@ -130,7 +130,7 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
         value = value.attrs["value"]
         value = getattr(value, "array", value)
     if callable(value) and not isinstance(value, np.ndarray):
-        _check_parameters(value)
+        takes_axes(value)  # or neither: that is told where the variable is made
     if value is not None and not callable(value):
         value = _held(arranged(value, axes, "an initial value"))
         array = np.asarray(value)

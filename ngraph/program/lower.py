@@ -86,7 +86,8 @@ class Ids:
         if isinstance(length, int):
             return length
         found = self(leaf.of)
-        return length if type(length := self.axes[found]) is Len else Len(found)
+        own = self.axes[found]
+        return own if type(own) is Len else Len(found)
 
     def _count(self, op: Op) -> Op:
         """Returns the first op that computes the same as this one: `x[:n + 1]` and `y[:n + 1]` have equal lengths."""

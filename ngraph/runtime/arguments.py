@@ -92,7 +92,9 @@ class Binder:
         wrong += [(k, said) for k, _, said in unlike]
         wrong += [(k, said) for k, axis, n in dims if (said := self._check(axis, n, k))]
         if wrong:
-            told = dict.fromkeys([*(self.given_by[self.program.axes[axis].of] for _, axis, _ in unlike), *(k for k, _ in wrong)])  # type: ignore[union-attr]  # `_bind` compares lengths alone
+            lengths = [self.program.axes[axis] for _, axis, _ in unlike]
+            givers = [self.given_by[n.of] for n in lengths if isinstance(n, Len)]  # whose lengths others disagree with
+            told = dict.fromkeys([*givers, *(k for k, _ in wrong)])
             if unlike and len(unlike) == len(wrong):
                 name = self.hint(unlike[0][1])
                 fix = f"give arrays of one length along {name}, or, where they are two axes, another name to one: {name}2=?"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import inspect
 import os
 import threading
 import weakref
@@ -19,6 +18,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import check_fits
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
+from ngraph.ops.state import takes_axes
 from ngraph.program.lower import unique
 from ngraph.runtime.arguments import converted
 from ngraph.runtime.lock import ReadersWriter
@@ -300,7 +300,7 @@ def initial(variable: Op) -> np.ndarray:
         return np.zeros(shape_of(variable), variable.dtype.np)
     if callable(value) and not isinstance(value, np.ndarray):
         shape_of(variable)
-        value = value(variable.axes) if _takes_axes(value) else value()
+        value = value(variable.axes) if takes_axes(value) else value()
     if isinstance(value, Op):
         if not value.is_constant:
             raise GraphError(
@@ -314,16 +314,3 @@ def initial(variable: Op) -> np.ndarray:
     if variable.dtype.kind == "bool" or variable.dtype.is_integer and np.asarray(value).dtype.kind == "f":
         value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is valid for any variable
     return fitted(value, variable)
-
-
-def _takes_axes(function: Any) -> bool:
-    """Whether a function can be called with one positional argument."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return False
-    try:
-        signature.bind(None)
-    except TypeError:
-        return False
-    return True

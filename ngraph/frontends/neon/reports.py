@@ -280,10 +280,12 @@ def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None
 
 def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = "") -> str:
     """Plots images [count, rows, columns] or [count, channels, rows, columns], with a title each and one above. Returns the path, or ""."""
+    if not len(images):
+        return ""
     columns = min(8, len(images))
-    width, height = 1.3 * columns, 1.5 * -(-len(images) // max(columns, 1)) + 0.25
+    width, height = 1.3 * columns, 1.5 * -(-len(images) // columns) + 0.25
     figure = _figure(width, height, None)
-    if figure is None or not len(images):
+    if figure is None:
         return ""
     figure.suptitle(title, fontsize=9, y=1 - 0.04 / height, va="top")
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # in inches

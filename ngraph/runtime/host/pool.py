@@ -942,8 +942,10 @@ class Pool:
 
     def borrow(self, parallel: int = 0, number: int = 0, size: int = 0) -> None:
         """See the function `borrow`. Without arguments, all programs run on the pool's own workers again."""
-        for field, value in (("size", 0), ("parallel", parallel), ("number", number), ("size", size)):
-            self.put(field, value)
+        self.put("size", 0)  # a program that begins meanwhile takes no team
+        self.put("parallel", parallel)
+        self.put("number", number)
+        self.put("size", size)
 
     def clear(self) -> None:
         """Zeroes the memory and closes all counters, so that no counter carries the tag of a job, not even one that no kernel has used."""

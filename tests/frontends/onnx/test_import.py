@@ -7,12 +7,13 @@ import pickle
 import numpy as np
 import pytest
 
+from ngraph.tools.ops import with_table
+
 onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402
 
 import ngraph as ng  # noqa: E402
 from ngraph.frontends.onnx import support  # noqa: E402
-from ngraph.tools.ops import with_table  # noqa: E402
 
 
 def model(nodes, inputs, outputs, initializers=(), opset=18, **more):

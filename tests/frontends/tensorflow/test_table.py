@@ -1,13 +1,18 @@
 """What the parameters of a translator say: how each input is read, and which attributes it has."""
 
+from __future__ import annotations
+
 from inspect import Parameter, signature
 
 import numpy as np
 import pytest
 
-from ngraph.frontends.positional.values import ConstantArray
-from ngraph.frontends.tensorflow import table, translate  # noqa: F401  the translators register
+from ngraph.frontends.positional.values import ConstantArray, Tensor
+from ngraph.frontends.tensorflow import table
+from ngraph.frontends.tensorflow import translate as translate  # its modules register
+from ngraph.frontends.tensorflow.table import Dim, Ints
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 
 AS_THEY_ARE = {"Value", "TensorList"}
 OF_ELEMENTS = {"bytes", "int"}  # of functions of strings, see `host.elements`
@@ -48,7 +53,7 @@ def test_every_annotation_is_one_that_is_read():
 
 
 def test_inputs_and_attributes_come_as_the_parameters_say():
-    def translator(g, t: "Tensor", k: "Dim", *more: "Ints", kind: "DType" = dtypes.int32, name: str = "none", many: int):  # noqa: F821
+    def translator(g, t: Tensor, k: Dim, *more: Ints, kind: DType = dtypes.int32, name: str = "none", many: int):
         return g, t, k, more, kind, name, many
 
     n, x = GivenNode(kind=np.dtype(np.float64), many=3), ConstantArray(np.ones((2, 3)))
