@@ -226,7 +226,10 @@ rename_record: OpDef = op(
 
 
 def relabelled(x: Op, new: Sequence[Axis], name: str) -> Op:
-    """Returns `x` with the axes `new` in place of its own; a length that only one side has is propagated to the other."""
+    """Returns `x` with the axes `new` in place of its own; a length that only one side has is propagated to the other.
+
+    A known length that is given for one that each call brings is checked in each call.
+    """
     unlike = [(a, b) for a, b in zip(x.axes, new, strict=True) if a.length is not None and b.length is not None and a.length != b.length]
     if unlike:
         raise AxisError(
@@ -246,12 +249,10 @@ def relabelled(x: Op, new: Sequence[Axis], name: str) -> Op:
         if a.family is b.family and a.dual == b.dual:
             continue
         if a.family is not b.family:
-            if b.family.length is None and not rests_on(a.size, {b.family}):
-                b.family.length = a.size
-            elif a.family.length is None and b.family.length is not None and not rests_on(b.size, {a.family}):
+            if a.family.length is None and b.family.length is not None and not rests_on(b.size, {a.family}):
                 a.family.length = b.size
             elif a.size != b.size:
-                b = b.resized(a.size)  # a length that may differ from b's, or that depends on it: what x has stays what it is
+                x, b = checked_out(x, a, b, a.size, name)
         pairs.append((a, b))
     return rename_record.build(x, to=tuple(pairs)) if any(a != b for a, b in pairs) else x
 

@@ -151,6 +151,23 @@ def test_a_renamed_input_is_as_long_as_the_axis_whose_name_it_gets():
 
 
 @pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+def test_a_known_length_under_a_new_name_is_checked_in_each_call(transformer_name):
+    """The length of a diagonal is the smaller one of two, of which a call brings one; its derivative comes along the axis given."""
+    x, dy = ng.placeholder("A=? B=3 C=2", dtype="float64"), ng.placeholder("P=3 C=2", dtype="float64")
+    y = ng.cast_axes(ng.diagonal(x, "A", "B"), dy.axes)
+    assert y.axes == dy.axes
+    f = ngt.make_transformer_factory(transformer_name)().computation([y - dy, *ng.vjp([y], [x], [dy])], x, dy)
+    rows, cotangent = np.arange(24.0).reshape(4, 3, 2), np.arange(6.0).reshape(3, 2) + 1
+    value, gradient = f(rows, cotangent)
+    np.testing.assert_array_equal(value, np.einsum("iic->ic", rows[:3]) - cotangent)
+    wanted = np.zeros((4, 3, 2))
+    wanted[range(3), range(3)] = cotangent
+    np.testing.assert_array_equal(gradient, wanted)
+    with pytest.raises(BoundsError, match="of axis A for a result of P=3"):
+        f(rows[:2], cotangent)
+
+
+@pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
 def test_results_along_the_open_axis_that_they_come_from(transformer_name):
     x, w = ng.placeholder("T=? D=2", dtype="float64"), ng.placeholder("R=3", dtype="float64")
     T = x.axes[0]
