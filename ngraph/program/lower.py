@@ -6,6 +6,7 @@ at its place there, even if other ops use it. The order of the results has no ef
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +14,13 @@ from typing import Any
 
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph import expr
-from ngraph.op_graph.axes import Axis, Family, show_axes, show_made
+from ngraph.op_graph.axes import Axes, Axis, Family, show_axes, show_made
 from ngraph.op_graph.dtypes import token as token_dtype
-from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Body, Op, Origin, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
+from ngraph.ops.rearrange import checked_lengths, distance
 from ngraph.parts.walk import closure
 from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axes, map_attr
 
@@ -141,6 +143,29 @@ def _axes_of(ops: Iterable[Op]) -> list[Axis]:
     return [a for o in ops if type(o.type) is TensorType for a in o.type.axes]
 
 
+def _types_of(o: Op) -> tuple[Any, ...]:
+    return () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
+
+
+def _axes_in(a: Any) -> Iterator[Axis]:
+    """Yields the axes in an attribute of an op, but not those inside its bodies."""
+    if type(a) is Axis:
+        yield a
+    elif isinstance(a, tuple):
+        for x in a:
+            yield from _axes_in(x)
+    elif isinstance(a, expr.Expr):
+        yield from (leaf.of for leaf in expr.leaves(a) if type(leaf.of) is Axis)
+
+
+def _length_text(a: Axis) -> str:
+    return expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of)))
+
+
+def _call_text(o: Op) -> str:
+    return f"{o.opdef.name}({', '.join(i.label for i in o.inputs)})"
+
+
 class StateScope:
     """The state as visible to one range of ops: the whole program, or the inside of a `sequential`."""
 
@@ -162,6 +187,7 @@ class Lowering:
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}
         self.expanded: dict[Op, Op] = {}  # composite op -> the op it was lowered to
+        self.along: dict[tuple[Any, ...], Op] = {}  # (op, ids of axes) -> it, read along these
         self.claimed: dict[Op, tuple[list[Op], dict[Op, Value]]] = {}  # op -> the sequentials it ran in, and the state that it saw
         self.start: dict[Op, Value] = {}  # variable -> its initial value
         self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> the assign that wrote it, and the value
@@ -251,7 +277,7 @@ class Lowering:
         ]
 
     def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        for t, v in zip(o.type if type(o.type) is tuple else (o.type,), values, strict=True):
+        for t, v in zip(_types_of(o), values, strict=True):
             if type(t) is TensorType and (t.dtype is not v.dtype or set(self.type(t).axes) != set(v.axes)):
                 raise GraphError(f"the lowering of {o.opdef.name} gives {v.type}, its type says {self.type(t)}", line=o.line)
         return values
@@ -311,24 +337,92 @@ class Lowering:
         happens = o.opdef.name == "effect" or any(type(a) is Program and _has_token(a) for a in attrs.values())
         if happens:
             inputs, attrs = self._with_token(o, inputs, attrs)
-        try:
-            made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
-        except AxisError:
-            for group in _of_one_length(o):
-                if unlike := self._unlike(group):
-                    raise self._late_clash(o, unlike) from None
-            raise
-        types = made if type(made) is tuple else (made,)
-        declared = () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
-        for t, d in zip(types[1:] if happens else types, declared, strict=False):
-            if set(t.axes) != set(self.type(d).axes):
-                raise self._late_clash(o, self._unlike(_axes_of(o.inputs)))
+        types = self._types(o, inputs, attrs, happens)
+        if types is None:
+            inputs, attrs, types = self._with_equal_lengths(o, attrs, scope)
         results = tuple([Value(t, o.hint or "") for t in types])
         self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
         if not happens:
             return results
         self.token = results[0]
         return results[1:]
+
+    # lengths that are equal in some calls
+    def _types(self, o: Op, inputs: Sequence[Value], attrs: dict[str, Any], happens: bool = False) -> tuple[TensorType, ...] | None:
+        """Returns the types of an op's results; None where lengths differ among inputs, attributes and the op's own type.
+
+        happens: whether a token is the first input and the first result. Raises the AxisError of the op's record for all else.
+        """
+        try:
+            made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
+        except AxisError:
+            if any(map(self._unlike, _of_one_length(o))):
+                return None
+            raise
+        types: tuple[TensorType, ...] = made if type(made) is tuple else (made,)
+        fit = all(set(t.axes) == set(self.type(d).axes) for t, d in zip(types[1:] if happens else types, _types_of(o), strict=False))
+        return types if fit else None
+
+    def _with_equal_lengths(
+        self, o: Op, attrs: dict[str, Any], scope: StateScope
+    ) -> tuple[tuple[Value, ...], dict[str, Any], tuple[TensorType, ...]]:
+        """Returns inputs and attributes of an op that have one length along each axis, and the types of its results.
+
+        Each call checks the lengths. Raises AxisError where no call can have such lengths.
+        """
+        for to, same in self._choices(o):
+            read = [r for i, new in zip(o.inputs, to, strict=True) if (r := self._along(o, i, new)) is not None]
+            if len(read) < len(o.inputs):
+                continue
+            inputs = tuple([v for i in read for v in self._known(i, scope) or [Value(self.type(i.type))]])
+            renamed = {k: map_attr(a, lambda axis, same=same: same.get(axis, axis), lambda v: v) for k, a in attrs.items()}  # type: ignore[misc]
+            for new in (attrs, renamed):
+                types = self._types(o, inputs, new)
+                if types is not None:
+                    return tuple([v for i in read for v in self.value(i, scope)]), new, types
+        for group in (*_of_one_length(o), [a for t in _types_of(o) for a in t.axes]):
+            if unlike := self._unlike(group):
+                raise self._late_clash(o, unlike)
+        raise self._late_clash(o, [])
+
+    def _choices(self, o: Op) -> Iterator[tuple[list[dict[Axis, Axis]], dict[AxisId, AxisId]]]:
+        """Yields for each input of an op the axes to read it along in place of its own, and this as ids; few axes and inputs come first.
+
+        The lengths are those that axes of one name have in attributes, in the op's type and in inputs, in this order.
+        """
+        found: dict[Axis, dict[AxisId, Axis]] = {}
+        for a in (*_axes_in(tuple(o.attrs.values())), *(a for t in _types_of(o) for a in t.axes), *_axes_of(o.inputs)):
+            found.setdefault(a, {}).setdefault(self.ids(a), a)
+        several = [a for a in dict.fromkeys(_axes_of(o.inputs)) if len(found[a]) > 1]
+        read = [k for k, i in enumerate(o.inputs) if not set(several).isdisjoint(_axes_of([i]))]
+        parts = [*(part for n in (1, 2) for part in itertools.combinations(read, n) if n < len(read)), read]
+        for count in range(1, len(several) + 1):
+            for some in itertools.combinations(several, count):
+                for new in itertools.product(*[found[a].values() for a in some]):
+                    to = dict(zip(some, new, strict=True))
+                    same = {i: self.ids(t) for a, t in to.items() for i in found[a]}
+                    yield from (([to if k in part else {} for k in range(len(o.inputs))], same) for part in parts)
+
+    def _along(self, o: Op, i: Op, to: dict[Axis, Axis]) -> Op | None:
+        """Returns an input of `o` read along other axes of the same names, whose lengths each call checks; None if no call can fit."""
+        pairs = [(a, to[a]) for a in i.axes if a in to and self.ids(a) != self.ids(to[a])] if type(i.type) is TensorType else []
+        if not pairs:
+            return i
+        key = (i, *[self.ids(t) for _, t in pairs])
+        if key in self.along:
+            return self.along[key]
+        index: dict[Axis, ExprLike] = {a: Idx(a) for a in i.axes}
+        for a, t in pairs:
+            if not expr.can_be_equal(a.size, t.size):
+                return None
+            sizes = " and ".join(map(_length_text, (a, t)))
+            fix = f"call it with lengths for which {sizes} are equal, or pad or cut one"
+            with made_for(o):
+                index[a] = Idx(t) + checked_lengths(a, distance(a.size, t.size), f"axis {a.label} of {i.label} in {_call_text(o)}", fix)
+        with made_for(o):
+            axes, new = Axes([dict(pairs).get(a, a) for a in i.axes]), tuple(index.items())
+            self.along[key] = REGISTRY["reindex"].build(i, axes=axes, index=new, predicate=(), pad_value=0)
+        return self.along[key]
 
     def _with_token(self, o: Op, inputs: tuple[Value, ...], attrs: dict[str, Any]) -> tuple[tuple[Value, ...], dict[str, Any]]:
         """Returns an effect's inputs with the token, which it takes and gives; a loop or choice with effects in its bodies carries it."""
@@ -378,19 +472,18 @@ class Lowering:
         """Returns the error for lengths that were unknown when the op was built, and disagree now."""
         sizes: dict[str, dict[str, None]] = {}  # of each axis of which one has a length that calls give
         for name in dict.fromkeys([a.short_name for a in unlike if a.length is None]):
-            of_name = [a for a in unlike if a.short_name == name]
-            sizes[name] = dict.fromkeys([expr.text(a.size, lambda leaf: str(getattr(leaf.of, "label", leaf.of))) for a in of_name])
+            sizes[name] = dict.fromkeys([_length_text(a) for a in unlike if a.short_name == name])
         if sizes:
             said = ", axis ".join([f"{n} {'' if k else 'has '}the lengths {' and '.join(s)}" for k, (n, s) in enumerate(sizes.items())])
             name = next(iter(sizes))
             return AxisError(
-                f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): axis {said}, which do not fit in every call",
+                f"{_call_text(o)}: axis {said}, which do not fit in any call",
                 line=o.line,
                 details=(*(show_input(i) for i in o.inputs), *(show_made(a) for a in unlike)),
                 fix=f"give it a length, or make both as long in every call, as x and ng.pad(x, {{'{name}': (1, 0)}})['{name}', :-1] are",
             )
         return AxisError(
-            f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): lengths given since it was written do not fit: {show_axes(unlike)}",
+            f"{_call_text(o)}: lengths given since it was written do not fit: {show_axes(unlike)}",
             line=o.line,
             details=(*(show_input(i) for i in o.inputs), *(show_made(a) for a in unlike)),
             fix="give them one axis, or one length",

@@ -295,7 +295,7 @@ class _Read:
 
 
 @NODES.of("check_bounds")
-def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool, **about: Any) -> TensorRef:
+def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool | None, **about: Any) -> TensorRef:
     """Returns the index itself where all of its readers check it; else a gather from an iota, which checks it and counts from the start."""
     i = w.cast(i, INT64)
     if not negative:  # negative ones become indices outside
