@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from itertools import product as every
 from typing import Any
@@ -131,6 +132,9 @@ def kernel_weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: flo
 
 # ---- lengths that come with calls: the same, computed by ops
 
+Steps = tuple[int, int, int]  # (a, b, c): row k reads elements from (a k + b) // c on
+MAX_PERIOD = 8  # outputs after which the steps between places repeat; for a longer period the indices are an array
+CUBIC_TAPS = (-1, 0, 1, 2)  # the elements that a cubic kernel takes, from the one below a place
 PLACED = (*SCALED, "align_corners")  # modes of `placed`
 
 
@@ -144,33 +148,81 @@ def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0) -> Op:
     return where(equal(many, 1.0), 0.0, at) if mode == "pytorch_half_pixel" else at
 
 
+def regular_places(mode: str, scale: float) -> Steps | None:
+    """Returns (a, b, c) where element k of the result lies in [n, n + 1) of the old axis, n = (a k + b) // c; else None.
+
+    So it is for a mode whose places follow from the scale, where this is a ratio of small numbers as float32 has it.
+    """
+    ratio = Fraction(scale).limit_denominator(MAX_PERIOD)
+    many, size = ratio.as_integer_ratio()
+    if not 0 < many <= MAX_PERIOD or np.float32(many / size) != np.float32(scale):
+        return None
+    if mode == "asymmetric":
+        return size, 0, many
+    if mode == "half_pixel" or mode == "pytorch_half_pixel" and many >= size:  # a single element lies at 0, which is beside it
+        return size, (size - many) // 2, many
+    return None
+
+
 def _whole(i: Op) -> Op:
     return cast(i, dtypes.int32)
 
 
-def taps_around(at: Op, method: str, a: float = -0.75, index: Callable[[Op], Op] = _whole) -> Taps:
-    """Returns the taps at places between elements, linear or cubic with the parameter `a`. index: of a whole number as a float."""
-    base = floor(at)
+def taps_around(at: Op, method: str, a: float = -0.75, index: Callable[[Op], Op] = _whole, base: Op | None = None) -> Taps:
+    """Returns the taps at places between elements, linear or cubic with the parameter `a`.
+
+    index: of a whole number as a float. base: the whole numbers below the places, where they are known.
+    """
+    base = floor(at) if base is None else base
     part = at - base
     if method == "linear":
         return [(index(base), 1.0 - part), (index(base + 1.0), part)]
     if method == "cubic":
-        return [(index(base + float(k)), keys(absolute(part - float(k)), a)) for k in (-1, 0, 1, 2)]
+        return [(index(base + float(k)), keys(absolute(part - float(k)), a)) for k in CUBIC_TAPS]
     raise GraphError(f"there is no mode {method!r}")
 
 
-def between(x: Op, axis: Axis, at: Op, method: str, a: float = -0.75, inside: bool = False) -> Op:
+def between(x: Op, axis: Axis, at: Op, method: str, a: float = -0.75, inside: bool = False, steps: Steps | None = None) -> Op:
     """Returns `x` read along an axis at places between its elements, as `taps_around` says; integers are rounded.
 
-    Places outside of the axis read its first or last element; inside: they have no weight.
+    Places outside of the axis read its first or last element; inside: they have no weight. steps: what `regular_places` says of the
+    places, which lie along one axis; then reads need no computed indices.
     """
+    wide = cast(x, _wide(x))
+    if steps is not None:
+        return _narrowed(_between_regularly(wide, axis, at, method, a, inside, steps), x.dtype)
     taps = taps_around(at, method, a)
     if inside:
         size = count([axis], dtypes.int32)
-        taps = [(i, where(logical_and(less_equal(0, i), less(i, size)), w, 0.0)) for i, w in taps]
-        total = reduce(add, [w for _, w in taps])
-        taps = [(i, w / total) for i, w in taps]
-    return _narrowed(tapped(cast(x, _wide(x)), [axis], [taps], "clip"), x.dtype)
+        taps = _shares([(i, where(logical_and(less_equal(0, i), less(i, size)), w, 0.0)) for i, w in taps])
+    return _narrowed(tapped(wide, [axis], [taps], "clip"), x.dtype)
+
+
+def _shares(taps: Taps) -> Taps:
+    """Returns the taps with weights that sum to 1."""
+    total = reduce(add, [w for _, w in taps])
+    return [(i, w / total) for i, w in taps]
+
+
+def _between_regularly(x: Op, axis: Axis, at: Op, method: str, cubic: float, inside: bool, steps: Steps) -> Op:
+    """Returns `x` read at places whose whole numbers follow from `steps`: reads beside a place, by weights along the new axis."""
+    (out,), (a, b, c) = at.axes, steps
+    base = floor((cast(iota(out), at.dtype) * float(a) + float(b)) / float(c))
+    size = count([axis], at.dtype)
+    taps = taps_around(at, method, cubic, lambda i: i, base)
+    weights = [where(logical_and(less_equal(0.0, i), less(i, size)), w, 0.0) for i, w in taps]
+    if inside:
+        weights = [w for _, w in _shares([(i, w) for (i, _), w in zip(taps, weights, strict=True)])]
+    else:
+        below = reduce(add, [where(less(i, 0.0), w, 0.0) for i, w in taps])
+        above = reduce(add, [where(less_equal(size, i), w, 0.0) for i, w in taps])
+        weights = [
+            w + where(equal(i, 0.0), below, 0.0) + where(equal(i, size - 1.0), above, 0.0) for (i, _), w in zip(taps, weights, strict=True)
+        ]
+    first = CUBIC_TAPS[0] if method == "cubic" else 0
+    order = [out if d == axis else d for d in x.axes]
+    reads = [read(x, order, {axis: (Idx(out) * a + b) // c + k}) for k in range(first, first + len(taps))]
+    return reduce(add, [part * cast(w, x.dtype) for part, w in zip(reads, weights, strict=True)])
 
 
 def _wide(x: Op) -> DType:
@@ -193,11 +245,11 @@ def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool) -
     return between(x, axis, placed("align_corners" if align_corners else "half_pixel", out, *lengths), method)
 
 
-MAX_PERIOD = 8  # outputs after which the steps between places repeat; for a longer period the indices are an array
+SMALL = 0.5  # share of its elements that an axis keeps, below which a pass along it makes later ones much shorter
 MAX_UNROLLED_TAPS = 16  # elements that each output adds up one by one; more are a contraction
 
 
-def regular_step(near: Any) -> tuple[int, int, int] | None:
+def regular_step(near: Any) -> Steps | None:
     """Returns (a, b, c) where row k of `near` is the elements from (a k + b) // c on, one after another, and c is small; else None."""
     first, many = near[:, 0], len(near)
     if (near != first[:, None] + np.arange(near.shape[1])).any():
@@ -255,6 +307,15 @@ def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
     return _narrowed(made, x.dtype)
 
 
+def order_of_passes(scales: Sequence[float]) -> list[int]:
+    """Returns the numbers of axes, outermost first, in the order in which to resize them one after another. scales: many / size of each.
+
+    A pass along the last axis reads element by element, so it comes before passes that add rows, and after those that leave few.
+    """
+    numbers = range(len(scales))
+    return sorted(numbers, key=lambda k: (scales[k] >= SMALL, -k if scales[k] >= SMALL else k))
+
+
 _METHODS = ("nearest", "linear", "cubic")
 _OTHER_LENGTHS = (*_METHODS, "nearest-exact", "area")
 
@@ -305,7 +366,8 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     if x.dtype.kind == "bool" or not method.startswith("nearest") and not x.dtype.is_float and not x.dtype.is_integer:
         (x,), _ = floating((x,), {})
     wanted = {find_axis(x, name, "interpolate"): many for name, many in lengths.items()}
-    for axis in [a for a in x.axes if a in wanted]:  # the last axis last: passes along the others read and write whole rows
+    resized = [a for a in x.axes if a in wanted]
+    for axis in [resized[k] for k in order_of_passes([wanted[a] / a.length if a.length else 1.0 for a in resized])]:
         size, many = axis.length, wanted[axis]
         unknown = size is None and (antialias or method == "area")
         if unknown or size == 0 or many < 1:

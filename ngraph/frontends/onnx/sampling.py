@@ -54,13 +54,13 @@ def resize(n: Any, x: Value, *more: Value) -> Tensor:
             raise GraphError("neither scales nor sizes are given")
         by = [float(s) for s in g.known(scales)]
         counts = [scaled_size(g, shape[k], s) for k, s in zip(axes, by, strict=True)]
-    region = [] if roi is None or n.attr("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" else g.known(roi).tolist()
+    crops = roi is not None and n.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    regions = [*zip(*np.split(np.asarray(g.known(roi)), 2), strict=True)] if crops else []
     how, old = resizing(n), t.op.dtype
     mixes = old.is_integer and how.kind != "nearest"  # integers are rounded once, behind the last dim
     if mixes:
         t = g.made(e.cast(t.op, dtypes.float32), t.dims)
-    for j, k in enumerate(axes):
-        t = sampling.resized(g, t, k, counts[j], by[j], how, (region[j], region[j + len(axes)]) if region else None)
+    t = sampling.resized_dims(g, t, axes, counts, by, how, regions)
     if mixes:
         y = e.minimum(e.maximum(e.rounded(t.op) if how.antialias else t.op, float(old.lowest)), float(old.highest))
         t = g.made(e.cast(y, old), t.dims)
@@ -73,9 +73,9 @@ def upsample(n: Any, x: Value, scales: Value = None) -> Tensor:
     by = n.attr("scales") if scales is None else g.known(scales)
     if by is None:  # version 1
         by = [1.0] * (t.rank - 2) + [n.attr("height_scale"), n.attr("width_scale")]
-    for k, s in enumerate(by):
-        t = sampling.resized(g, t, k, scaled_size(g, t.shape[k], float(s)), float(s), resizing(n))
-    return t
+    scales = [float(s) for s in by]
+    counts = [scaled_size(g, size, s) for size, s in zip(t.shape, scales, strict=True)]
+    return sampling.resized_dims(g, t, range(t.rank), counts, scales, resizing(n))
 
 
 @translates("GridSample")

@@ -105,7 +105,10 @@ def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: 
         place = NEAREST[by.nearest](e.cast(at, dtypes.float64), e.floor, ceil)
         y = gather(t.op, e.cast(place, dtypes.int32), axes=(d,), mode="clip")
     else:
-        y = resampling.between(t.op, d, at, "cubic" if by.kind == "cubic" else "linear", by.cubic, by.inside)
+        steps = resampling.regular_places(
+            by.places, scale or next((n for n in range(1, resampling.MAX_PERIOD + 1) if count == d.size * n), 0)
+        )
+        y = resampling.between(t.op, d, at, "cubic" if by.kind == "cubic" else "linear", by.cubic, by.inside, steps)
     return g.made(y, [out if j == k else a for j, a in enumerate(t.dims)])
 
 
@@ -145,6 +148,26 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
         o = g.renamed(g.full(outside), [y.dims[k]]).op if y.dims[k] is not None else outside.op
         y = g.made(e.where(o, e.filled(by.outside, (), y.op.dtype), y.op), y.dims)
     return y
+
+
+def resized_dims(
+    g: Any,
+    t: Tensor,
+    dims: Sequence[int],
+    counts: Sequence[ExprLike],
+    scales: Sequence[float],
+    by: Resizing,
+    regions: Sequence[tuple[float, float]] = (),
+) -> Tensor:
+    """Dims of other lengths, as `resized` makes each of them."""
+
+    def ratio(k: int) -> float:
+        size, many = t.shape[dims[k]], counts[k]
+        return scales[k] or (many / size if isinstance(size, int) and isinstance(many, int) and size else 1.0)
+
+    for k in resampling.order_of_passes([ratio(k) for k in range(len(dims))]):
+        t = resized(g, t, dims[k], counts[k], scales[k], by, regions[k] if regions else None)
+    return t
 
 
 def _lanczos(radius: int) -> Callable[[Any], Any]:

@@ -234,9 +234,7 @@ def _resized(n: Any, t: Tensor, sizes: Sequence[ExprLike]) -> Tensor:
         by = by._replace(cubic=-0.5 if half else -0.75, inside=bool(half), steps=1024)
     if kind != "nearest":
         t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
-    for k, many in zip((1, 2), sizes, strict=True):
-        t = sampling.resized(n.g, t, k, many, 0.0, by)
-    return t
+    return sampling.resized_dims(n.g, t, (1, 2), sizes, (0.0, 0.0), by)
 
 
 @translates("ResizeBilinearGrad", "ResizeBicubicGrad", "ResizeNearestNeighborGrad")
