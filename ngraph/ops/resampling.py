@@ -320,7 +320,7 @@ _METHODS = ("nearest", "linear", "cubic")
 _OTHER_LENGTHS = (*_METHODS, "nearest-exact", "area")
 
 
-def _rows_read(size: int, many: int, method: str, align_corners: bool, antialias: bool) -> tuple[Any, Any]:
+def rows_read(size: int, many: int, method: str, align_corners: bool, antialias: bool) -> tuple[Any, Any]:
     """Returns the elements that each of `many` elements reads of an axis of `size`, and their weights."""
     o = np.arange(many)
     if method in ("nearest", "nearest-exact"):
@@ -384,7 +384,7 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
         if size is None:
             y = _stretched(x, axis, out, method, align_corners)
         else:
-            y = mixed(x, axis, out, *_rows_read(size, many, method, align_corners, antialias))
+            y = mixed(x, axis, out, *rows_read(size, many, method, align_corners, antialias))
         x = read(y, order, {out: Idx(new)})
     return x
 

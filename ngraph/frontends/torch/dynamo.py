@@ -11,7 +11,7 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, sequences, table
+from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, resizing, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of
@@ -56,7 +56,8 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     token = caching.compiling.set(made)
     try:
         rules = private.RulesOnDemand(lambda: decompositions(given))
-        function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
+        with private.before_autograd(resizing.rules()):
+            function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
         raise

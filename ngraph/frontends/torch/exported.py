@@ -25,7 +25,7 @@ from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import encoders, indexing, losses, private, quantised, table
+from ngraph.frontends.torch import encoders, indexing, losses, private, quantised, resizing, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, name_of, unfit
 
@@ -75,7 +75,7 @@ class ExportedFile:
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                rules = {**quantised.decompositions(), **encoders.rules(), **losses.rules(), **indexing.bags()}
+                rules = {**quantised.decompositions(), **encoders.rules(), **losses.rules(), **indexing.bags(), **resizing.rules()}
                 private.keep_symbols(program)
                 program = program.run_decompositions(rules)
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart

@@ -22,6 +22,7 @@ import torch
 from torch._C._autograd import _profiler_enabled
 from torch._C._profiler import _RecordFunctionFast
 from torch._decomp import core_aten_decompositions, global_decomposition_table
+from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import ConvertFrameAssert, compile_lock
@@ -70,8 +71,14 @@ _numbers = count()  # of functions with code of their own
 
 TESTED = "2.13"  # the version of torch that the tests run with
 
+UPSAMPLING = (
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *(f"{kind}{k}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for k in (1, 2, 3)),
+)
+
 # what stays whole, because one kernel of ours does it, or because torch's way to take it apart is worse than ours
 WHOLE = (
+    *(f"aten.{name}" for name in UPSAMPLING),
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten.linear",
     "aten.take",
@@ -140,6 +147,51 @@ class RulesOnDemand(Mapping[Any, Callable[..., Any]]):
 
     def __len__(self) -> int:
         return len(self.made)
+
+
+def upsampling(kept: Callable[..., bool]) -> dict[Any, Callable[..., Any]]:
+    """Returns rules for the overloads that `torch.nn.functional.interpolate` calls: by sizes or scales, they call the op by sizes.
+
+    kept: whether an op of this name stays whole, for a tensor, sizes, and scales or None; what does not is taken apart as by PyTorch.
+    """
+
+    def rule(name: str) -> Callable[..., Any]:
+        op = getattr(torch.ops.aten, name)
+        apart = op.vec.py_kernels[torch._C.DispatchKey.Autograd]
+
+        def resized(x: torch.Tensor, size: Any, *others: Any, **named: Any) -> Any:
+            *corners, scales = *others, *named.values()
+            sizes = upsample_compute_output_size(x.shape, size, scales)
+            if not kept(name, x, sizes, scales):
+                return apart(x, size, *others, **named)
+            return op.default(x, list(sizes), *corners, *(scales or ()))
+
+        return resized
+
+    return {getattr(torch.ops.aten, name).vec: rule(name) for name in UPSAMPLING}
+
+
+@contextmanager
+def before_autograd(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """A block in which these overloads are taken apart by other rules than PyTorch's own in Python, and the defaults by none."""
+    keys = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
+    with _nesting:
+        before = {}
+        for overload, rule in rules.items():
+            default = overload.overloadpacket.default
+            before.update({op: dict(op.py_kernels) for op in (overload, default)})
+            overload.py_kernels.update(dict.fromkeys(keys, rule))
+            for key in keys:
+                default.py_kernels.pop(key, None)
+        try:
+            for op in before:
+                op._dispatch_cache.clear()
+            yield
+        finally:
+            for op, kernels in before.items():
+                op.py_kernels.clear()
+                op.py_kernels.update(kernels)
+                op._dispatch_cache.clear()
 
 
 class Compiled(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import losses, private, recurrent
+from ngraph.frontends.torch import losses, private, recurrent, resizing
 from ngraph.frontends.torch.dynamo import decompositions, refused
 from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
@@ -246,7 +246,8 @@ class CompiledStep:
             )
         others = {k: t.detach() for k, t in enumerate(given) if k not in trained}
         placed = Placed(self.optimizer, list(trained.values()))
-        joint = private.joint(gm, trained, others, decompositions(self.given))
+        with private.before_autograd(resizing.rules()):
+            joint = private.joint(gm, trained, others, decompositions(self.given))
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
         updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
