@@ -80,12 +80,17 @@ SCALED: dict[str, Callable[[Any, Any], Any]] = {  # modes in which places follow
 
 
 def places(
-    mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0), dtype: Any = np.float64
+    mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0), dtype: Any = np.float64, single: bool = False
 ) -> np.ndarray[Any, Any]:
     """Returns the position in an axis of `size` elements that each of `many` elements reads, as a real number; modes are ONNX's.
 
-    dtype: in which positions are computed; its rounding decides which of two equally near elements is read.
+    dtype: in which positions are computed; its rounding decides which of two equally near elements is read. single: whether positions and
+    the step between them are rounded to float32, as PyTorch does by one multiplication and addition.
     """
+    if single:
+        step = (size - 1) / (scale * size - 1 or 1.0) if mode == "align_corners" else 1.0 / scale
+        o, step = np.arange(many), float(np.float32(step))
+        return (o * step if mode == "align_corners" else SCALED[mode](o, 1.0 / step)).astype(np.float32).astype(dtype)
     o = np.arange(many, dtype=dtype)
     whole, scale = scale * size, dtype(scale)
     if mode == "align_corners":
@@ -138,13 +143,19 @@ CUBIC_TAPS = (-1, 0, 1, 2)  # the elements that a cubic kernel takes, from the o
 PLACED = (*SCALED, "align_corners")  # modes of `placed`
 
 
-def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0) -> Op:
+def placed(mode: str, out: Axis, size: Op, many: Op, scale: float = 0.0, single: bool = False) -> Op:
     """Returns what `places` returns, along `out`, for lengths that come with calls, in the dtype of theirs. scale: 0 is many / size."""
+
+    def rounded_to(x: Op) -> Op:
+        return cast(cast(x, dtypes.float32), size.dtype)
+
     o = cast(iota(out), size.dtype)
     if mode == "align_corners":
         steps = (many if scale == 0.0 else size * scale) - 1.0
-        return where(equal(steps, 0.0), 0.0, o * (size - 1.0) / where(equal(steps, 0.0), 1.0, steps))
-    at: Op = SCALED[mode](o, many / size if scale == 0.0 else filled(scale, (), size.dtype))
+        last, some = size - 1.0, where(equal(steps, 0.0), 1.0, steps)
+        return where(equal(steps, 0.0), 0.0, rounded_to(o * rounded_to(last / some)) if single else o * last / some)
+    ratio = many / size if scale == 0.0 else filled(scale, (), size.dtype)
+    at: Op = rounded_to(SCALED[mode](o, 1.0 / rounded_to(1.0 / ratio))) if single else SCALED[mode](o, ratio)
     return where(equal(many, 1.0), 0.0, at) if mode == "pytorch_half_pixel" else at
 
 

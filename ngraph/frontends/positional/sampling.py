@@ -46,6 +46,7 @@ class Resizing(NamedTuple):
     cubic    the parameter of the cubic kernel              inside   whether only elements inside have weight
     outside  the value where a region exceeds the old dim    dtype    in which positions are computed
     steps    the parts of an element to which positions are rounded; 0: none
+    single   whether positions and the step between them are rounded to float32
     """
 
     kind: str = "nearest"
@@ -57,6 +58,7 @@ class Resizing(NamedTuple):
     outside: float = 0.0
     dtype: Any = np.float64
     steps: int = 0
+    single: bool = False
 
 
 TIE = 1e-6  # how near a position is to the middle of two elements to count as it: one in float32, as ONNX Runtime has it
@@ -100,7 +102,7 @@ def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: 
     """Dim k of another length, where one of both comes with the call."""
     d, dtype = t.dims[k], dtypes.as_dtype(by.dtype)
     out = g.fresh(count)
-    at = resampling.placed(by.places, out, size_op(d.size, dtype), size_op(count, dtype), scale)
+    at = resampling.placed(by.places, out, size_op(d.size, dtype), size_op(count, dtype), scale, by.single)
     if by.kind == "nearest":
         place = NEAREST[by.nearest](e.cast(at, dtypes.float64), e.floor, ceil)
         y = gather(t.op, e.cast(place, dtypes.int32), axes=(d,), mode="clip")
@@ -129,7 +131,7 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
     length, many = g.numbers([size, count])
     scale = scale or many / length
     check_room(many)
-    at = places(mode, length, many, scale, region or (0.0, 1.0), by.dtype)
+    at = places(mode, length, many, scale, region or (0.0, 1.0), by.dtype, by.single)
     at = np.rint(at * by.steps) / by.steps if by.steps else at
     if kind == "nearest":
         near, w = NEAREST[nearest](at.astype(np.float64), np.floor, np.ceil).astype(int)[:, None], np.ones((many, 1))

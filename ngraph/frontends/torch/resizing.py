@@ -14,6 +14,7 @@ from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.layers import pullback
 from ngraph.frontends.torch.table import translates
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops.resampling import order_of_passes, rows_read
 
@@ -29,8 +30,8 @@ def _resized(n: TorchNode, x: Tensor, size: Sequence[ExprLike], scales: Sequence
     return resized_dims(n.g, x, dims, size, known, by)
 
 
-def _by(kind: str, corners: bool) -> Resizing:
-    return Resizing(kind, "align_corners" if corners else "half_pixel", dtype=np.float64)
+def _by(n: TorchNode, kind: str, corners: bool) -> Resizing:
+    return Resizing(kind, "align_corners" if corners else "half_pixel", dtype=np.float64, single=n.dtype is not dtypes.float64)
 
 
 def _weighted(kind: str, names: Sequence[str]) -> None:
@@ -38,13 +39,13 @@ def _weighted(kind: str, names: Sequence[str]) -> None:
 
     @translates(*(f"aten.{name}" for name in names))
     def resize(n: TorchNode, x: Tensor, size: Sequence[ExprLike], corners: bool, *scales: float | None) -> Tensor:
-        return n.give(_resized(n, x, size, scales, _by(kind, corners)))
+        return n.give(_resized(n, x, size, scales, _by(n, kind, corners)))
 
     @translates(*(f"aten.{name}_backward" for name in names))
     def resize_backward(
         n: TorchNode, dy: Tensor, size: Sequence[ExprLike], shape: Sequence[ExprLike], corners: bool, *scales: float | None
     ) -> Tensor:
-        return n.give(_slope(n, dy, shape, lambda x: _resized(n, x, size, scales, _by(kind, corners))))
+        return n.give(_slope(n, dy, shape, lambda x: _resized(n, x, size, scales, _by(n, kind, corners))))
 
 
 def _slope(n: TorchNode, dy: Tensor, shape: Sequence[ExprLike], function: Callable[[Tensor], Tensor]) -> Tensor:
