@@ -21,6 +21,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops import functions
 from ngraph.ops.reduce import reduce
 
 
@@ -183,3 +184,42 @@ def unpacked(packed: np.ndarray[Any, Any], bits: int, count: int) -> np.ndarray[
     for k in range(bits):
         total |= flat[:, k::bits] * weights[k]
     return total
+
+
+# ---- floats that are rounded to the numbers of a range -----------------------------------------------------------------
+
+
+def nudged(first: float, last: float, low: Op, high: Op) -> tuple[Op, Op, Op]:
+    """Returns the ends of a range of the steps `first` to `last`, moved so that 0 is one of them, and the length of a step."""
+    step = (high - low) / (last - first)
+    zero = first - low / step
+    zero = e.minimum(e.maximum(functions.trunc(zero + 0.5), first), last)
+    return (first - zero) * step, (last - zero) * step, step
+
+
+def fake(first: float, last: float, x: Op, low: Op, high: Op) -> Op:
+    """Returns the nearest number of a nudged range; 0 for an empty one."""
+    low_end, high_end, step = nudged(first, last, low, high)
+    y = e.floor((e.minimum(e.maximum(x, low_end), high_end) - low_end) * (1.0 / step) + 0.5) * step + low_end
+    return e.where(e.logical_and(e.equal(low, 0), e.equal(high, 0)), e.filled(0, (), y.dtype), y)
+
+
+def there_and_back(first: float, last: float, given: bool, halves: bool, x: Op, low: Op, high: Op) -> Op:
+    """Returns the nearest multiple of the step by which both ends of a range lie between the numbers `first` and `last`.
+
+    given: whether the range was, and cuts x; halves: whether a half is rounded upwards, else to an even number
+    """
+    most = e.filled(float(np.finfo(np.float32).max), (), x.dtype)
+
+    def scale(steps: float, end: Op) -> Op:
+        fits = e.less(0, end * steps)
+        return e.where(fits, steps / e.where(fits, end, e.filled(1, (), x.dtype)), most)
+
+    by_low, by_high = scale(first, low), scale(last, high)
+    lower = e.less(by_low, by_high)
+    by = e.where(lower, by_low, by_high)
+    unit = e.where(lower, low / (first or 1.0), high / last)
+    low, high = e.where(lower, low, unit * first), e.where(lower, unit * last, high)
+    if given:
+        x = e.minimum(e.maximum(x, low), high)
+    return (e.floor(x * by + 0.5) if halves else e.rounded(x * by)) * unit

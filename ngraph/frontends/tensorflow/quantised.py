@@ -11,22 +11,13 @@ from typing import Any
 import numpy as np
 
 from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional import quantised
 from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over, total
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.table import Ints, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions
-
-
-def _nudged(n: Any, low: Op, high: Op) -> tuple[Op, Op, Op]:
-    """Returns the ends of a range moved so that 0 is one of its steps, and the length of a step."""
-    first, last = float(bool(n.attr("narrow_range", False))), float((1 << n.attr("num_bits", 8)) - 1)
-    step = (high - low) / (last - first)
-    zero = first - low / step
-    zero = e.minimum(e.maximum(functions.trunc(zero + 0.5), first), last)
-    return (first - zero) * step, (last - zero) * step, step
 
 
 def _range(n: Any, bounds: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -34,10 +25,9 @@ def _range(n: Any, bounds: tuple[Value, ...]) -> tuple[Value, ...]:
     return bounds or tuple(ConstantArray(np.float32(n.attr(key, default))) for key, default in (("min", -6.0), ("max", 6.0)))
 
 
-def _steps(n: Any, x: Op, low: Op, high: Op) -> Op:
-    first, last, step = _nudged(n, low, high)
-    y = e.floor((e.minimum(e.maximum(x, first), last) - first) * (1.0 / step) + 0.5) * step + first
-    return e.where(e.logical_and(e.equal(low, 0), e.equal(high, 0)), e.filled(0, (), y.dtype), y)
+def _ends(n: Any) -> tuple[float, float]:
+    """Returns the numbers of the first and the last step of a range."""
+    return float(bool(n.attr("narrow_range", False))), float((1 << n.attr("num_bits", 8)) - 1)
 
 
 KINDS = ("Args", "Vars", "VarsPerChannel")
@@ -45,7 +35,7 @@ KINDS = ("Args", "Vars", "VarsPerChannel")
 
 @translates(*(f"FakeQuantWithMinMax{kind}" for kind in KINDS))
 def fake_quant(n: Any, x: Value, *bounds: Value) -> Tensor:
-    return by_element.each(n.g, lambda *ops: _steps(n, *ops), x, *_range(n, bounds))
+    return by_element.each(n.g, lambda *ops: quantised.fake(*_ends(n), *ops), x, *_range(n, bounds))
 
 
 @translates(*(f"FakeQuantWithMinMax{kind}Gradient" for kind in KINDS), results="backprops_wrt_input backprop_wrt_min backprop_wrt_max")
@@ -55,7 +45,7 @@ def fake_quant_gradient(n: Any, dy: Value, x: Value, *bounds: Value) -> tuple[Te
 
     def part(choose: Callable[[Op, Op, Op], Op]) -> Tensor:
         def run(d: Op, v: Op, low: Op, high: Op) -> Op:
-            first, last, _ = _nudged(n, low, high)
+            first, last, _ = quantised.nudged(*_ends(n), low, high)
             none = e.logical_and(e.equal(low, 0), e.equal(high, 0))  # all is within
             first, last = e.where(none, -np.inf, first), e.where(none, np.inf, last)
             return e.where(choose(v, first, last), d, e.filled(0, (), d.dtype))
@@ -84,22 +74,8 @@ def quantize_and_dequantize(
         bounds = [Tensor(b.op, [*b.dims, *[None] * (t.rank - 1 - axis)]) for b in bounds]
     halves = n.attr("round_mode", "HALF_TO_EVEN") == "HALF_UP"
 
-    def run(v: Op, low: Op, high: Op) -> Op:
-        most = e.filled(float(np.finfo(np.float32).max), (), v.dtype)
+    def run(*ops: Op) -> Op:
+        return quantised.there_and_back(first, last, given, halves, *(e.cast(o, dtypes.accumulator(t.op.dtype)) for o in ops))
 
-        def scale(steps: float, end: Op) -> Op:
-            fits = e.less(0, end * steps)
-            return e.where(fits, steps / e.where(fits, end, e.filled(1, (), v.dtype)), most)
-
-        by_low, by_high = scale(first, low), scale(last, high)
-        lower = e.less(by_low, by_high)
-        by = e.where(lower, by_low, by_high)
-        unit = e.where(lower, low / (first or 1.0), high / last)
-        low, high = e.where(lower, low, unit * first), e.where(lower, unit * last, high)
-        if given:
-            v = e.minimum(e.maximum(v, low), high)
-        return (e.floor(v * by + 0.5) if halves else e.rounded(v * by)) * unit
-
-    wide = dtypes.accumulator(t.op.dtype)
-    made = by_element.each(n.g, lambda *ops: run(*[e.cast(o, wide) for o in ops]), t, *bounds)
+    made = by_element.each(n.g, run, t, *bounds)
     return Tensor(e.cast(made.op, t.op.dtype), made.dims)
