@@ -42,6 +42,28 @@ def test_functions_of_two_numbers(name):
     np.testing.assert_allclose(computed(function, a, x), getattr(scipy.special, name)(a, x), 3e-12, 1e-300)
 
 
+@pytest.mark.parametrize("a", [3e3, 1e5, 1e7])
+def test_incomplete_gamma_functions_of_large_numbers(a):
+    """The series and the fraction take some nine times the root of a terms there."""
+    x = a + np.array([-4, -1, 0, 1, 4]) * np.sqrt(a)
+    for name in ("gammainc", "gammaincc"):
+        np.testing.assert_allclose(computed(PAIRS[name][0], np.full(5, a), x), getattr(scipy.special, name)(a, x), 5e-8)
+
+
+def test_derivatives_by_the_concentration():
+    a = np.exp(RNG.uniform(-3, 9, 301))
+    x = RNG.gamma(a)
+    h = a * 1e-4
+    share = scipy.special.gammainc(a, x)
+    samples = (scipy.special.gammaincinv(a + h, share) - scipy.special.gammaincinv(a - h, share)) / (2 * h)
+    np.testing.assert_allclose(computed(special.gamma_sample_by_a, a, x), samples, 1e-5)
+    shares = (scipy.special.gammainc(a + h, x) - scipy.special.gammainc(a - h, x)) / (2 * h)
+    np.testing.assert_allclose(computed(special.gamma_share_by_a, a, x), shares, 1e-4, 1e-9)
+    ends = np.array([0.0, np.inf, -1.0])
+    np.testing.assert_array_equal(computed(special.gamma_share_by_a, np.ones(3), ends), [0, 0, np.nan])
+    np.testing.assert_array_equal(computed(special.gamma_sample_by_a, np.ones(3), ends)[::2], [0, np.nan])
+
+
 def test_ends_of_incomplete_gamma_functions():
     a, x = (
         np.array(v) for v in zip(*[(2.0, 0.0), (2.0, np.inf), (2.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (0.0, 0.0), (3.0, np.nan)], strict=True)
