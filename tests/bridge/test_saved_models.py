@@ -356,6 +356,30 @@ def test_groups_of_words(widths, pad, short, transformer):
         np.testing.assert_array_equal(a, b)
 
 
+def test_generators_advance(transformer, tmp_path):
+    """Numbers of `tf.random.Generator`, and its state, are TensorFlow's over several calls."""
+
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.state = tf.random.Generator.from_state([-9, 4, 123456789], alg="philox")
+
+        @tf.function(input_signature=[tf.TensorSpec([None])])
+        def __call__(self, x):
+            drawn = self.state.uniform(tf.shape(x)), self.state.normal([2, 2]), self.state.uniform([3], 0, 9, tf.int32)
+            counts = self.state.binomial([tf.size(x), 2], [9.0, 90.0], 0.3), self.state.binomial(tf.shape(x), 50.0, 0.6)
+            return {"keys": self.state.make_seeds(2), **named((*drawn, *counts))}
+
+    made = Model()
+    tf.saved_model.save(made, tmp_path / "model", signatures=made.__call__.get_concrete_function())
+    model = ng.tensorflow.load(str(tmp_path / "model"), transformer)
+    for many in (1, 3, 0, 3):
+        wanted = made(tf.zeros(many))
+        for name, found in zip(sorted(wanted), model.run(sorted(wanted), {"x": np.zeros(many, np.float32)}), strict=True):
+            assert found.dtype == wanted[name].dtype and found.shape == wanted[name].shape, name
+            np.testing.assert_allclose(found, wanted[name], 1e-6 if found.dtype.kind == "f" else 0, err_msg=name)
+
+
 def test_strings_are_hashed_under_a_key(transformer):
     words = np.array([b"x" * k for k in range(20)] + ["Ä 1".encode()], object)
     with tf.Graph().as_default() as graph:

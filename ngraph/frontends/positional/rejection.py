@@ -1,19 +1,22 @@
 """Samples that are drawn by trying, over NumPy: each has a Philox generator of its own, and takes numbers until it accepts some.
 
 The functions are those of TensorFlow's processor kernels (stateless_random_gamma_op.cc, random_poisson_op.cc, random_binomial_op.cc,
-shuffle_common.h), so that equal keys and counters give its numbers. Sources of the methods: G. Marsaglia and W. Tsang, "A simple method for
-generating gamma variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson random variables" (1993) and "The
-generation of binomial random variates" (1993); D. Knuth, The Art of Computer Programming, volume 2, 3.4.1.
+parameterized_truncated_normal_op.cc, shuffle_common.h), so that equal keys and counters give its numbers. Sources of the methods:
+G. Marsaglia and W. Tsang, "A simple method for generating gamma variables" (2000); W. Hörmann, "The transformed rejection method for
+generating Poisson random variables" (1993) and "The generation of binomial random variates" (1993); C. Robert, "Simulation of truncated
+normal variables" (1995); D. Knuth, The Art of Computer Programming, volume 2, 3.4.1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ngraph.errors import GraphError
+from ngraph.op_graph.dtypes import as_dtype
 from ngraph.ops.random import philox
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +24,8 @@ WORD, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 APART = 256  # counters from one sample to the next
 APART_FEW = 42  # the same where few numbers of trials succeed
 LEAST = 1e-7  # below which no logarithm is taken
+INSIDE = 1.3  # deviations that bounds leave to a side of the mean where normal numbers are tried
+Source = tuple[int, int, int]  # a key, and the low and the high half of a counter
 # What Stirling's formula for the logarithm of k! lacks, for k below 10.
 STIRLING = (
     0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
@@ -31,6 +36,12 @@ STIRLING = (
 def exactly(function: Callable[..., float], *arrays: Array) -> Array:
     """Returns a function of Python's `math` of each element: TensorFlow's kernels call it too, and NumPy's differ in the last bit."""
     return np.array(list(map(function, *[a.tolist() for a in arrays])), np.float64)
+
+
+def skipped(low: int, high: int, by: int) -> tuple[int, int]:
+    """Returns the halves of the counter that stands so far behind one."""
+    there = (high << 64 | low) + by
+    return there & (1 << 64) - 1, there >> 64 & (1 << 64) - 1
 
 
 def counters(low: int, high: int, apart: int, count: int) -> tuple[Array, Array]:
@@ -50,16 +61,23 @@ def _uniform(first: Array, second: Array) -> Array:
     return bits.astype(np.float64) * 2.0**-52
 
 
-def uniforms(*four: Array) -> Array:
-    """Returns two uniform numbers from 0 to below 1 for each four words."""
-    return np.stack([_uniform(four[0], four[1]), _uniform(four[2], four[3])], -1)
+def uniforms(*four: Array, dtype: Any = np.float64) -> Array:
+    """Returns uniform numbers from 0 to below 1, a row for each four words: two of float64, four of a narrower dtype."""
+    if dtype is np.float64:
+        return np.stack([_uniform(four[0], four[1]), _uniform(four[2], four[3])], -1)
+    bits = np.finfo(dtype).nmant
+    return np.stack([((w & np.uint32((1 << bits) - 1)) * 2.0**-bits).astype(dtype) for w in four], -1)
 
 
-def normals(*four: Array) -> Array:
-    """Returns two normal numbers for each four words, by Box and Muller."""
-    a, b = uniforms(*four).T
-    radius, angle = np.sqrt(-2.0 * exactly(math.log, np.maximum(a, LEAST))), 2 * math.pi * b
-    return np.stack([exactly(math.sin, angle) * radius, exactly(math.cos, angle) * radius], -1)
+def normals(*four: Array, dtype: Any = np.float64) -> Array:
+    """Returns normal numbers, as many as `uniforms`, by Box and Muller; those of 16 bits are computed in float32."""
+    drawn = uniforms(*four, dtype=dtype if dtype is np.float64 else np.float32)
+    a, b = drawn[:, ::2].ravel(), drawn[:, 1::2].ravel()
+    kind = drawn.dtype.type
+    radius = np.sqrt(kind(-2.0) * exactly(math.log, np.maximum(a, kind(LEAST))).astype(kind))
+    angle = (2 * math.pi * b.astype(np.float64)).astype(kind)
+    found = np.stack([exactly(function, angle).astype(kind) * radius for function in (math.sin, math.cos)], -1)
+    return found.reshape(drawn.shape).astype(dtype)
 
 
 class Draws:
@@ -68,7 +86,7 @@ class Draws:
     key, low, high: of the generator; apart: counters from one sample to the next; count: of the samples.
     """
 
-    def __init__(self, source: tuple[int, int, int], apart: int, count: int):
+    def __init__(self, source: Source, apart: int, count: int):
         self.key, low, high = source
         self.low, self.high = counters(low, high, apart, count)
         self.held = {kind: (np.empty((count, 2)), np.zeros(count, np.intp)) for kind in (uniforms, normals)}
@@ -104,7 +122,7 @@ def accepted(who: Array, turn: Callable[[Array], tuple[Array, Array]]) -> Array:
     return found
 
 
-def gamma(source: tuple[int, int, int], alpha: Array) -> Array:
+def gamma(source: Source, alpha: Array) -> Array:
     """Returns samples of the gamma distribution of rate 1. alpha: the concentration of each, positive float64."""
     draws, found = Draws(source, APART, len(alpha)), np.empty(len(alpha))
     one, small = alpha == 1, alpha < 1
@@ -135,7 +153,7 @@ def gamma(source: tuple[int, int, int], alpha: Array) -> Array:
     return found
 
 
-def poisson(source: tuple[int, int, int], rate: Array, most: float) -> Array:
+def poisson(source: Source, rate: Array, most: float) -> Array:
     """Returns samples of Poisson's distribution, whole numbers up to `most`. rate: of each, float64; beyond `most` the result is NaN."""
     draws, found = Draws(source, APART, len(rate)), np.empty(len(rate))
     limit, product, events = exactly(math.exp, -np.maximum(rate, 0)), np.ones(len(rate)), np.zeros(len(rate))
@@ -175,7 +193,7 @@ def _stirling(k: Array) -> Array:
     return np.where(k <= 9, np.take(STIRLING, np.clip(k, 0, 9).astype(np.intp)), tail)
 
 
-def binomial(source: tuple[int, int, int], count: Array, chance: Array, often: Array) -> Array:
+def binomial(source: Source, count: Array, chance: Array, often: Array) -> Array:
     """Returns how many of `count` trials succeed. count, chance: of each sample, float64; often: where 10 are expected.
 
     Chances are up to a half. Counts and chances of 0 and below give 0; where one is not finite, the result is NaN.
@@ -223,7 +241,101 @@ def binomial(source: tuple[int, int, int], count: Array, chance: Array, often: A
     return found
 
 
-def shuffled(source: tuple[int, int, int], count: int) -> Array:
+def _binomial(source: Source, count: Array, chance: Array) -> Array:
+    """Returns successes, or trials less failures where those are likelier; what is likelier is decided in the dtype of the parameters."""
+    likely = chance > chance.dtype.type(0.5)
+    less = np.where(likely, np.maximum(chance.dtype.type(1) - chance, 0), chance)
+    found = binomial(source, count.astype(np.float64), less.astype(np.float64), count.astype(less.dtype) * less >= 10)
+    return np.where(likely & (count > 0), count.astype(np.float64) - found, found)
+
+
+def truncated_normal(source: Source, each: int, *parameters: Array) -> Array:
+    """Returns normal numbers within bounds, computed in the dtype of the parameters: mean, deviation, low and high of so many each.
+
+    All are taken from one generator, in order; what is left of a counter when the parameters change is lost.
+    """
+    key, low, high = source
+    found, at = [], 0
+    for mean, deviation, least, most in zip(*parameters, strict=True):
+        if not (deviation > 0 and least < most and (np.isfinite(least) or np.isfinite(most))):
+            said = f"normal numbers from {least} to {most} with the deviation {deviation}"
+            raise GraphError(said, fix="give a positive deviation, and bounds in order of which one at least is finite")
+        if least == -np.inf or most < mean:  # the other way round
+            least, most, deviation = most, least, -deviation
+        count, turn = _within((least - mean) / deviation, (most - mean) / deviation)
+        kept, left = list[Array](), each
+        while left > 0:
+            tried = 2 * left + 8
+            values, good = turn(words(key, *counters(*skipped(low, high, at), 1, tried * count)))
+            ends = np.flatnonzero(good.ravel())[:left]
+            kept.append(values.ravel()[ends])
+            left -= len(ends)
+            at += count * (tried if left else int(ends[-1]) // values.shape[1] + 1)
+        found += [values * deviation + mean for values in kept]
+    return np.concatenate(found)
+
+
+def _within(least: Any, most: Any) -> tuple[int, Callable[[list[Array]], tuple[Array, Array]]]:
+    """Returns how to draw normal numbers within bounds: how many counters a turn takes, and a function from the words of turns.
+
+    It gives values, a row for each turn, and which are accepted.
+    """
+    kind = type(least)
+    two, four = kind(2), kind(4)
+    root = np.sqrt(least * least + four)
+    width = most - least
+    if (least < -kind(INSIDE) and most >= 0) or (most > kind(INSIDE) and least <= 0):
+
+        def normal(four_words: list[Array]) -> tuple[Array, Array]:
+            values = normals(*four_words, dtype=kind)
+            return values, (values >= least) & (values <= most)
+
+        return 1, normal
+    if width < two * np.exp(kind(0.5) + least * (least - root) / four) / (least + root):
+
+        def uniform(four_words: list[Array]) -> tuple[Array, Array]:
+            drawn = uniforms(*four_words, dtype=kind)
+            values = drawn[::2] * width + least
+            return values, drawn[1::2] <= np.exp(((kind(0) if least < 0 else least * least) - values * values) / two)
+
+        return 2, uniform
+    rate = (least + root) / two
+
+    def exponential(four_words: list[Array]) -> tuple[Array, Array]:
+        drawn = uniforms(*four_words, dtype=kind)
+        with np.errstate(divide="ignore"):
+            values = -np.log(drawn[:, ::2].astype(np.float64)).astype(kind) / rate + least
+        off = rate - values if least < rate else least - rate
+        return values, (drawn[:, 1::2] <= np.exp(-off * off / two)) & (values < most)
+
+    return 1, exponential
+
+
+SAMPLERS: dict[
+    str, Callable[..., Array]
+] = {  # by the name of the distribution: functions of a source, a dtype, how many of each, parameters
+    "TruncatedNormal": lambda source, dtype, each, *parameters: truncated_normal(source, each, *parameters),
+    "Gamma": lambda source, dtype, each, alpha: gamma(source, np.repeat(alpha, each).astype(np.float64)),
+    "Poisson": lambda source, dtype, each, rate: poisson(source, np.repeat(rate, each).astype(np.float64), as_dtype(dtype).highest),
+    "Binomial": lambda source, dtype, each, *parameters: _binomial(source, *(np.repeat(a, each) for a in parameters)),
+}
+
+
+def sampled(kind: str, source: Source, lengths: Sequence[int], dtype: np.dtype[Any], *parameters: Array) -> Array:
+    """Returns samples of a distribution of `SAMPLERS`, in a shape that ends with that of the parameters.
+
+    The samples of the first parameters have the first generators.
+    """
+    given = [a.ravel() for a in np.broadcast_arrays(*parameters)]
+    each = math.prod(lengths) // max(given[0].size, 1)
+    if not math.prod(lengths):
+        return np.zeros(lengths, dtype)
+    made = SAMPLERS[kind](source, dtype, each, *given)
+    with np.errstate(invalid="ignore"):
+        return made.reshape(-1, each).T.reshape(lengths).astype(dtype)
+
+
+def shuffled(source: Source, count: int) -> Array:
     """Returns the numbers below `count` in an order drawn at random: each place in turn takes one of those that are left."""
     key, low, high = source
     drawn = np.stack(words(key, *counters(low, high, 1, -(-count // 4))), -1).ravel()

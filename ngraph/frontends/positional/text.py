@@ -110,6 +110,20 @@ def summary(a: Any, most: int, depth: int = 1) -> str:
     return "[" + (" " if a.ndim == 1 else "\n" * (a.ndim - 1) + " " * depth).join(rows) + "]"
 
 
+def murmur64(s: bytes, seed: int) -> int:
+    """Returns 64 bits of a string: A. Appleby's MurmurHash64A (2008), public domain."""
+    full, by = (1 << 64) - 1, 0xC6A4A7935BD1E995
+    found = seed ^ len(s) * by & full
+    for k in range(0, len(s), 8):
+        word = int.from_bytes(s[k : k + 8], "little")
+        if len(s) - k >= 8:
+            word = word * by & full
+            word = (word ^ word >> 47) * by & full
+        found = (found ^ word) * by & full
+    found = (found ^ found >> 47) * by & full
+    return found ^ found >> 47
+
+
 def keyed_fingerprint(s: bytes, key: Sequence[int]) -> int:
     """Returns 64 bits of a string under a key of two numbers: SipHash-2-4. Source: J. Aumasson and D. Bernstein, "SipHash" (2012)."""
     full = (1 << 64) - 1

@@ -113,6 +113,8 @@ SPECIAL: dict[str, Callable[..., Op]] = {  # those that are computed in float64
     "Polygamma": in_double.polygamma,
     "Igamma": lambda a, x: in_double.gamma_shares(a, x)[0],
     "Igammac": lambda a, x: in_double.gamma_shares(a, x)[1],
+    "IgammaGradA": in_double.gamma_share_by_a,
+    "RandomGammaGrad": in_double.gamma_sample_by_a,
     "Betainc": in_double.beta_share,
     "Dawsn": in_double.dawson,
     "Expint": in_double.exponential_integral,

@@ -19,7 +19,8 @@ from ngraph.frontends.tensorflow import folding, table
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of
 
 MERGES = frozenset({"Merge", "RefMerge"})
-WRITERS = ("Assign", "Apply", "SparseApply", "Resource", "Scatter", "StridedSliceAssign")  # how ops that write variables begin
+# How ops that write variables begin.
+WRITERS = tuple("Assign Apply SparseApply Resource Rng Scatter StatefulRandom StridedSliceAssign".split())
 HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
 

@@ -122,6 +122,7 @@ NUMBERS: dict[str, tuple[Function, Any]] = {  # functions of strings, and the dt
     "RegexFullMatch": (lambda n, s, p: text.full_match(s, p), np.bool_),
     "StaticRegexFullMatch": (lambda n, s, *, pattern: text.full_match(s, pattern.encode()), np.bool_),
     "StringToHashBucketStrong": (lambda n, s, *, key, num_buckets: text.keyed_fingerprint(s, key) % num_buckets, np.int64),
+    "StringToHashBucket": (lambda n, s, *, num_buckets: text.murmur64(s, 0xDECAFCAFFE) % num_buckets, np.int64),
     "StringToHashBucketFast": (lambda n, s, *, num_buckets: text.fingerprint64(s) % num_buckets, np.int64),
 }
 for _op, (_function, _dtype) in ({op: (function, STRINGS) for op, function in TEXT.items()} | NUMBERS).items():

@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.positional import indexing
-from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional import indexing, philox, shapes
+from ngraph.frontends.positional.elementwise import bitcast, each
+from ngraph.frontends.positional.rejection import APART
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.graph import Reference, Resource
+from ngraph.frontends.tensorflow.stateless import Source, sampled, scalars
 from ngraph.frontends.tensorflow.table import TABLE, rows, translates
+from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import product
 
 
 def current(n: Any, variable: Value) -> Value:
@@ -83,6 +87,32 @@ def strided_slice_assign(n: Any, x: Value, begin: Value, end: Value, strides: Va
     where = [n.library.read(n.g, v) for v in (begin, end, strides, value)]
     write(n, x, TABLE["TensorStridedSliceUpdate"](n, current(n, x), *where))
     return x
+
+
+# ---- generators: a counter and a key of Philox in a variable, `tf.random.Generator` ------------------------------------------
+
+
+def _skips(n: Any, handle: Value, count: Op) -> tuple[Value, Source]:
+    """Returns what a generator holds, also as key and counter, and sets its counter so much further."""
+    old = current(n, handle)
+    low, high, key = scalars(n, old, 3)
+    new = low + count
+    words = (new, high + e.cast(e.less(new, low), dtypes.uint64), key)
+    write(n, handle, shapes.stacked(n.g, [n.g.made(bitcast(x, dtypes.int64), []) for x in words]))
+    return old, (key, (low, high))
+
+
+@translates("RngReadAndSkip")
+def read_and_skip(n: Any, handle: Value, algorithm: Value, count: Tensor) -> Value:
+    return _skips(n, handle, e.cast(count.op, dtypes.uint64) * philox.whole(APART))[0]
+
+
+@translates("StatefulRandomBinomial", python=True)
+def binomial(n: Any, handle: Value, algorithm: Value, shape: Value, *parameters: Value) -> Value:
+    lengths, rank = n.g.sizes(shape), max(p.rank for p in parameters)
+    each, many = product(lengths[: len(lengths) - rank]), product(lengths[len(lengths) - rank :])
+    count = e.cast(n.g.number(many * 200 * (each + 3) // 4), dtypes.uint64)
+    return sampled(n, _skips(n, handle, count * philox.whole(APART))[1], shape, parameters)
 
 
 # ---- optimizers ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ RESERVED = 256  # words that TensorFlow sets aside for each truncated number
 TRIES = 6  # counters that are tried: 24 numbers for 4, or 12 for 2
 
 
-def _scalars(n: Any, v: Value, count: int) -> list[Op]:
+def scalars(n: Any, v: Value, count: int) -> list[Op]:
     """Returns the numbers of a vector as uint64 scalars with the same bits."""
     t = n.g.tensor(v)
     found = [shapes.at(n.g, t, 0, k).op for k in range(count)]
@@ -43,7 +43,7 @@ def _scalars(n: Any, v: Value, count: int) -> list[Op]:
 
 def seeded(n: Any, seed: Value) -> tuple[Op, tuple[Op, Op]]:
     """Returns the key and the counter, a low and a high half, that a seed of two numbers stands for, as uint64 scalars."""
-    a, b = _scalars(n, seed, 2)
+    a, b = scalars(n, seed, 2)
     words = philox.philox([philox.low_word(a), philox.high_word(a), philox.low_word(b), philox.high_word(b)], SEED_KEY)
     return philox.joined_words(words[0], words[1]), (philox.whole(0), philox.joined_words(words[2], words[3]))
 
@@ -51,8 +51,8 @@ def seeded(n: Any, seed: Value) -> tuple[Op, tuple[Op, Op]]:
 def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tuple[Op, Op]]:
     if not isinstance(algorithm, ConstantArray) or int(algorithm.array) not in (PHILOX, CHOSEN):
         raise UnsupportedError("random numbers of another algorithm than Philox", fix="give alg='philox'")
-    low, high = _scalars(n, counter, 2)
-    return _scalars(n, key, 1)[0], (low, high)
+    low, high = scalars(n, counter, 2)
+    return scalars(n, key, 1)[0], (low, high)
 
 
 def _numbers(n: Any, bounds: Sequence[Value]) -> Callable[..., list[Op]]:
@@ -127,40 +127,19 @@ def _step(n: Any, source: Source, function: Callable[..., Array], inputs: Sequen
 
 
 def sampled(n: Any, source: Source, shape: Value, parameters: Sequence[Value], after: bool = False) -> Value:
-    """Returns samples of a shape, which ends with that of the parameters; after: where that stands behind the shape given.
-
-    The samples of the first parameters have the first generators.
-    """
-    kind = next(k for k in SAMPLERS if k in n.op)
+    """Returns samples of a shape, which ends with that of the parameters; after: where that stands behind the shape given."""
+    kind = next(k for k in rejection.SAMPLERS if k in n.op)
     dtype = np.dtype(n.attr("dtype", n.attr("T") or np.dtype(np.int64)))
 
-    def run(source: tuple[int, int, int], shape: Array, *arrays: Array) -> Array:
-        arrays = tuple(np.broadcast_arrays(*arrays))
-        lengths = [*shape.tolist(), *(arrays[0].shape if after else ())]
-        each = int(np.prod(lengths, dtype=np.int64)) // max(arrays[0].size, 1)
-        made = SAMPLERS[kind](source, dtype, *(np.repeat(a.ravel(), each) for a in arrays))
-        with np.errstate(invalid="ignore"):
-            return made.reshape(-1, each).T.reshape(lengths).astype(dtype) if made.size else np.zeros(lengths, dtype)
+    def run(source: rejection.Source, shape: Array, *arrays: Array) -> Array:
+        lengths = [*shape.tolist(), *(np.broadcast_shapes(*[a.shape for a in arrays]) if after else ())]
+        return rejection.sampled(kind, source, lengths, dtype, *arrays)
 
     return _step(n, source, run, [shape, *parameters], dtype)
 
 
-def _binomial(source: tuple[int, int, int], dtype: Any, count: Array, chance: Array) -> Array:
-    """Returns successes, or trials less failures where those are likelier; what is likelier is decided in the dtype of the parameters."""
-    likely = chance > chance.dtype.type(0.5)
-    less = np.where(likely, np.maximum(chance.dtype.type(1) - chance, 0), chance)
-    found = rejection.binomial(source, count.astype(np.float64), less.astype(np.float64), count.astype(less.dtype) * less >= 10)
-    return np.where(likely & (count > 0), count.astype(np.float64) - found, found)
-
-
-SAMPLERS: dict[str, Callable[..., Array]] = {  # by what the op's name has
-    "Gamma": lambda source, dtype, alpha: rejection.gamma(source, alpha.astype(np.float64)),
-    "Poisson": lambda source, dtype, rate: rejection.poisson(source, rate.astype(np.float64), as_dtype(dtype).highest),
-    "Binomial": _binomial,
-}
-
-
 @translates("StatelessRandomGammaV2", "StatelessRandomPoisson", "StatelessRandomBinomial", python=True)
+@translates("StatelessParameterizedTruncatedNormal", python=True)
 def sampled_by_seed(n: Any, shape: Value, seed: Value, *parameters: Value) -> Value:
     return sampled(n, seeded(n, seed), shape, parameters)
 

@@ -122,6 +122,7 @@ case(
 )  # fmt: skip
 LONG = s(*[R.integers(0, 256, n, np.uint8).tobytes() for n in (0, 1, 3, 4, 7, 8, 16, 17, 32, 33, 63, 64, 65, 128, 129, 300)])
 case("StringToHashBucketFast", lambda a: (tf.strings.to_hash_bucket_fast(a, 1000), tf.strings.to_hash_bucket_fast(a, 1 << 62)), LONG)
+case("StringToHashBucket", lambda a: tuple(raw.StringToHashBucket(string_tensor=a, num_buckets=n) for n in (1000, 1 << 62)), LONG)
 case("Base64", lambda a: (tf.io.encode_base64(a), tf.io.encode_base64(a, True), tf.io.decode_base64(tf.io.encode_base64(a))), LONG)
 GRID = s(*"abcdef", shape=(2, 3))
 case(
