@@ -73,15 +73,26 @@ class BridgeReport:
                     + (f"; failed: {c['failure']}" if c["failure"] else "")
                 )
             lines += [f"  given back, {len(d['nodes'])} nodes: {d['reason']}" for d in f["given back"]]
-            lines += [
-                f"  TensorFlow runs {op} {n} times: {why}" for op, reasons in f["in TensorFlow"].items() for why, n in reasons.items()
-            ]
+            lines += _left(f["in TensorFlow"])
             shown = sorted(f["edges"].items(), key=lambda item: -item[1])
             lines += [f"  {n} edges not contracted: {why}" for why, n in shown[:MOST_EDGES]]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _left(ops: dict[str, dict[str, int]]) -> list[str]:
+    """Returns a line for each reason why nodes are TensorFlow's: how many, and of which ops. ops: the counts by op and reason."""
+    by_reason: dict[str, Counter[str]] = {}
+    for op, reasons in ops.items():
+        for why, n in reasons.items():
+            by_reason.setdefault(why, Counter())[op] += n
+    lines = list[str]()
+    for why, found in sorted(by_reason.items(), key=lambda item: -item[1].total()):
+        named = ", ".join(op if n == 1 else f"{op} {n}" for op, n in found.most_common())
+        lines.append(f"  TensorFlow runs {found.total()} node{'s' * (found.total() > 1)}, {named}: {why}")
+    return lines
 
 
 def _function(f: BridgedFunction) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ngraph as ng
-from ngraph.errors import NgraphError, UnsupportedError
+from ngraph.errors import NgraphError, NgraphWarning, UnsupportedError
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
 
@@ -428,13 +428,28 @@ def test_the_report_and_views_of_phases(bridge, every_cluster, tmp_path, monkeyp
     report = bridge.report()
     said, given = str(report), report.json()
     assert len(clusters(bridge)) == 2 and given["unsupported"]["CheckNumerics"] == 1
-    assert "TensorFlow runs CheckNumerics 1 times: the op is disabled" in said
+    assert "TensorFlow runs 1 node, CheckNumerics: the op is disabled" in said
     assert "edges not contracted: a way over nodes of TensorFlow's joins them" in said
     assert '"clustered"' in report.dumps() and report.svg().startswith("<svg") and "cluster 1" in report.svg()
     phases = sorted({p.name.split("_")[1] for p in tmp_path.iterdir()})
     assert phases == ["clustered", "declustered", "encapsulated", "marked", "unmarked"]
     (text,) = [p.read_text() for p in tmp_path.iterdir() if "declustered" in p.name and p.suffix == ".txt"]
     assert "cluster 0" in text and "# the op is disabled" in text
+
+
+def test_the_report_says_a_reason_once(bridge, every_cluster, monkeypatch):
+    """Nodes of a cluster that fails have one reason, whatever their ops."""
+
+    @tf.function
+    def f(x):
+        return tf.exp(tf.exp(x * 0.1)) * tf.tanh(x) + tf.tanh(x + 1.0)
+
+    monkeypatch.setattr("ngraph.bridge.running.RunningCluster.results", lambda *_: 1 / 0)
+    with pytest.warns(NgraphWarning, match="is TensorFlow's again"):
+        f(normal(3))
+    f(normal(3))
+    (line,) = [line for line in str(bridge.report()).splitlines() if "its cluster failed" in line]
+    assert line.startswith("  TensorFlow runs 9 nodes, Mul 2, Exp 2, Tanh 2, AddV2 2, Identity: its cluster failed: ZeroDivisionError")
 
 
 def test_the_page_runs(bridge, capsys):
