@@ -1515,6 +1515,14 @@ def boxes_drawn(d):
     return [d.array(d.one(["float32", "float16"]), [batch, height, width, depth], 0, 1), corners, *table], {}
 
 
+@case("SparseSlice")
+def sparse_slice(d):
+    shape = np.array(d.shape(d.one([1, 2, 3])))
+    full = np.where(d.r.random(shape) < 0.5, d.array(dtype := d.dtype(), shape), np.zeros([], BY_NAME[dtype]))
+    at = np.argwhere(full != 0)
+    return [at, full[tuple(at.T)], shape, np.array([d.r.integers(0, s + 1) for s in shape]), np.array(d.shape(len(shape)))], {}
+
+
 @case("RaggedBincount")
 def ragged_counts(d):
     rows = d.r.integers(0, 5, int(d.r.integers(1, 6)))

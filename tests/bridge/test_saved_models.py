@@ -235,6 +235,26 @@ def turns(x):
     return tf.ensure_shape(found.stack(), [None, 3])
 
 
+def until(x):
+    """A loop that ends by its values too: over no rows it has no turn, whatever these say."""
+    found = tf.TensorArray(F, tf.shape(x)[0])
+    start = [0, tf.zeros([3]), found]
+    going = lambda k, h, a: tf.logical_and(k < tf.shape(x)[0], tf.reduce_max(h) < 1.5)  # noqa: E731
+    k, h, found = tf.while_loop(going, lambda k, h, a: (k + 1, tf.tanh(h) + x[k], a.write(k, x[k])), start)
+    return k, h, found.stack()
+
+
+def chosen_rows(x):
+    """An array in which some turns set nothing; the first one that does says the shape."""
+    found = tf.TensorArray(F, 0, dynamic_size=True, element_shape=[None])
+    many = 0
+    for row in x:
+        if tf.reduce_sum(row) > 0.0:
+            found = found.write(many, row * 2.0)
+            many += 1
+    return tf.concat([x[:1], found.stack() if many > 0 else x[:0]], 0), many
+
+
 RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
 FUNCTIONS = {
     "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
@@ -265,6 +285,11 @@ FUNCTIONS = {
 
 def test_a_loop_of_no_turns_leaves_an_array_empty(transformer, tmp_path):
     compared(turns, {"x": spec(None, 3)}, tmp_path / "model", transformer, batches=(0, 2, 0, 5))
+
+
+@pytest.mark.parametrize("function", [until, chosen_rows])
+def test_loops_that_values_end(function, transformer, tmp_path):
+    compared(function, {"x": spec(None, 3)}, tmp_path / "model", transformer, batches=(0, 3, 1, 7, 12))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -70,6 +70,40 @@ def joined_along(a: Array, along: Sequence[int], keep: bool, separator: bytes) -
     return objects([separator.join(row) for row in rows], [1 if k in order else a.shape[k] for k in range(a.ndim) if keep or k in rest])
 
 
+def joined_segments(a: Array, numbers: Array, many: int, separator: bytes) -> Array:
+    """Returns `many` rows of strings: each joins those of its number, in order. Raises GraphError for numbers that are no row's."""
+    rows = a.reshape(numbers.size, -1)
+    parts: list[list[list[bytes]]] = [[[] for _ in range(rows.shape[1])] for _ in range(many)]
+    for number, row in zip(numbers.ravel().tolist(), rows, strict=True):
+        if not 0 <= number < many:
+            raise GraphError(f"a segment has the number {number}, and there are {many}", fix="number segments from 0 on, or give more")
+        for part, s in zip(parts[number], row, strict=True):
+            part.append(s)
+    return objects([separator.join(part) for found in parts for part in found], [many, *a.shape[numbers.ndim :]])
+
+
+def groups(
+    words: Array, ends: Array, widths: Sequence[int], pad: int, keep_short: bool, before: bytes, behind: bytes, by: bytes
+) -> tuple[Array, Array]:
+    """Returns the words of each row joined in groups of each width, with marks before and behind the row, and where rows begin.
+
+    pad: how many marks there are at most, -1: as many as a group has room for; keep_short: whether a row without a group is one
+    """
+
+    def row(words: list[bytes]) -> list[bytes]:
+        found = []
+        for width in widths:
+            many = min(width - 1 if pad < 0 else pad, width - 1)
+            marked = [before] * many + words + [behind] * many
+            found += [by.join(marked[k : k + width]) for k in range(len(marked) - width + 1)]
+        if not found and words and keep_short:
+            found = [by.join([before] * pad + words + [behind] * pad)]
+        return found
+
+    rows = [row(words[a:b].tolist()) for a, b in zip(ends, ends[1:], strict=False)] if words.size else [[]] * (len(ends) - 1)
+    return objects([s for found in rows for s in found]), np.cumsum([0, *map(len, rows)])
+
+
 def from_base64(s: bytes) -> bytes:
     """Returns what web-safe base64 stands for, padded or not. Raises GraphError for what is none."""
     try:

@@ -89,14 +89,14 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     def whole(values: Values) -> list[Value]:
         found = list(start)
         for k, v in zip(carried, values, strict=True):
-            if isinstance(start[k], TensorList):  # which may have grown
+            if isinstance(start[k], TensorList) and not isinstance(v, TensorList):  # which may have grown
                 t = g.tensor(v)
                 v = start[k].of(t, None if start[k].count == -1 else t.shape[0])
             found[k] = v
         return found
 
     def flat(values: Values) -> list[Value]:
-        return [values[k].tensor if isinstance(values[k], TensorList) else values[k] for k in carried]
+        return [_tensor_of(values[k]) for k in carried]
 
     if trips is None:
 
@@ -142,6 +142,11 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in pops:
         results[k] = start[k].without(n, trips)
     return tuple(results)
+
+
+def _tensor_of(v: Value) -> Value:
+    """Returns what a turn carries of a value: a list's tensor, and a list of which no item has been set as it is."""
+    return v.tensor if isinstance(v, TensorList) and v.tensor is not None else v
 
 
 class Items(NamedTuple):

@@ -16,6 +16,9 @@ from ngraph.op_graph.expr import Expr
 
 def fold(n: Any, inputs: Sequence[Value]) -> Any:
     """Returns a node's result, or NotImplemented where it is left to its translator."""
+    if n.op in DECIDES and all(i.rank == 0 for i in inputs):
+        if any(isinstance(i, ConstantArray) and i.array == DECIDES[n.op] for i in inputs):
+            return ConstantArray(np.array(DECIDES[n.op]))
     function = FOLD.get(n.op)
     if function is None or not inputs or not all(isinstance(i, (ConstantArray, Sizes)) for i in inputs):
         return NotImplemented
@@ -142,6 +145,8 @@ def _floor_div(a: Any, b: Any) -> Any:
         return a // b if b.dtype != object and (b > 0).all() else NotImplemented
     return np.floor_divide(a, b).astype(a.dtype) if a.dtype.kind in "iu" and np.all(b) else NotImplemented
 
+
+DECIDES = {"LogicalAnd": False, "LogicalOr": True}  # the operand that decides, whatever the other one is
 
 BROADCAST: dict[str, Callable[..., Any]] = {  # functions of a node and two arrays that are broadcast against each other
     **dict.fromkeys(("Add", "AddV2"), _plain(same(np.add))),

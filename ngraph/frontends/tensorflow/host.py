@@ -248,19 +248,12 @@ def unicode_encode(n: Any, codes: Array, ends: Array) -> Array:
 def ngrams(n: Any, words: Array, ends: Array, *, pad_width: int, preserve_short_sequences: bool) -> tuple[Array, Array]:
     """Returns the words of each row joined in groups of each width, with marks before and behind the row, and where rows begin."""
     before, behind, by = (n.attr(name).encode() for name in ("left_pad", "right_pad", "separator"))
+    return text.groups(words, ends, n.attr("ngram_widths"), pad_width, preserve_short_sequences, before, behind, by)
 
-    def row(words: list[bytes]) -> list[bytes]:
-        found = []
-        for width in n.attr("ngram_widths"):
-            many = min(width - 1 if pad_width < 0 else pad_width, width - 1)
-            marked = [before] * many + words + [behind] * many
-            found += [by.join(marked[k : k + width]) for k in range(len(marked) - width + 1)]
-        if not found and words and preserve_short_sequences:
-            found = [by.join([before] * pad_width + words + [behind] * pad_width)]
-        return found
 
-    rows = [row(words[a:b].tolist()) for a, b in zip(ends, ends[1:], strict=False)] if words.size else [[]] * (len(ends) - 1)
-    return text.objects([s for found in rows for s in found]), np.cumsum([0, *map(len, rows)])
+@steps("UnsortedSegmentJoin")
+def segment_join(n: Any, a: Array, numbers: Array, many: Array, *, separator: str = "") -> Array:
+    return text.joined_segments(a, numbers, int(many), separator.encode())
 
 
 @steps("DecodeRaw", gives=lambda n, x: [n.attr("out_type")])

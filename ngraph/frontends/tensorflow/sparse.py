@@ -110,6 +110,14 @@ def dense(n: Any, i: Tensor, sizes: Lengths, v: Tensor, default: Tensor) -> Tens
     return indexing.scattered_slices(g, g.expanded(default, sizes), i, v, "set", n.takes[1])
 
 
+@steps(
+    "SparseSlice", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="output_indices output_values output_shape", python=True
+)
+def sparse_slice(n: Any, i: Array, v: Array, shape: Array, start: Array, size: Array) -> tuple[Array, ...]:
+    kept = ((i >= start) & (i < start + size)).all(1)
+    return i[kept] - start, v[kept], np.maximum(np.minimum(start + size, shape) - start, 0)
+
+
 @translates("SparseTensorDenseMatMul")
 def sparse_matmul(n: Any, i: Tensor, v: Tensor, sizes: Lengths, y: Tensor, *, adjoint_a: bool = False, adjoint_b: bool = False) -> Tensor:
     """Returns the product of a sparse matrix with a dense one: rows of the latter, weighted and added."""

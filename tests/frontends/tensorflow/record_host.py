@@ -138,6 +138,15 @@ case(
     ),
     GRID,
 )
+case(
+    "UnsortedSegmentJoin",
+    lambda a, i: (
+        tf.strings.unsorted_segment_join(a, i, 4, "+"),
+        tf.strings.unsorted_segment_join(a, tf.constant([[1, 4, 1], [0, 3, 0]]), 5),
+    ),
+    GRID,
+    np.array([2, 0], np.int32),
+)
 case("StringEqual", lambda a, b: (a == b, a != b, tf.equal(a, "abc")), s("abc", "x", ""), s("abc", "y", ""))
 case(
     "StringMoves",

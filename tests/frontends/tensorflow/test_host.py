@@ -110,6 +110,12 @@ def test_none_and_no_strings(transformer):
         ("StringToNumber", [np.array([b"1x"], object), np.array([b"1"], object)], GraphError, "is not a number"),
         ("StringToNumber", [np.array([b"99999999999"], object), np.array([b"1"], object)], GraphError, "does not fit into int32"),
         ("Substr", [np.array([b"a"], object)], NgraphError, "of a string of 1"),
+        (
+            "UnsortedSegmentJoin",
+            [RECORDED["UnsortedSegmentJoin|in0"], np.array([4, 0], np.int32)],
+            GraphError,
+            "has the number 4, and there",
+        ),
         ("DecodeRaw", [np.array([b"abc", b"d"], object)], GraphError, "bytes are not rows"),
         ("DecodePng3", [np.array(b"no image", object)], GraphError, "are not an image"),
         ("RegexReplace_given", [np.array([b"a"], object), np.array(b"(", object)], UnsupportedError, "is not a pattern"),
