@@ -239,7 +239,7 @@ def until(x):
     """A loop that ends by its values too: over no rows it has no turn, whatever these say."""
     found = tf.TensorArray(F, tf.shape(x)[0])
     start = [0, tf.zeros([3]), found]
-    going = lambda k, h, a: tf.logical_and(k < tf.shape(x)[0], tf.reduce_max(h) < 1.5)  # noqa: E731
+    going = lambda k, h, a: tf.logical_and(k < tf.shape(x)[0], tf.reduce_max(h) < 1.5)
     k, h, found = tf.while_loop(going, lambda k, h, a: (k + 1, tf.tanh(h) + x[k], a.write(k, x[k])), start)
     return k, h, found.stack()
 
@@ -379,6 +379,25 @@ def test_groups_of_words(widths, pad, short, transformer):
     found = ng.tensorflow.load(graph.as_graph_def(), transformer).run([t.name for t in made], feeds)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_concrete_function_has_its_variables_and_constants(transformer):
+    weight, calls, shift = tf.Variable([1.0, 2.0, 3.0], name="weight"), tf.Variable(0.0, name="calls"), tf.constant([5.0, 6.0, 7.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def function(x):
+        calls.assign_add(1.0)
+        return tf.while_loop(lambda k, y: k < 2, lambda k, y: (k + 1, y * weight + shift), [0, x + calls])[1]
+
+    concrete = function.get_concrete_function()
+    model = ng.tensorflow.load(concrete, transformer)
+    for many in (2, 0, 3):
+        x = Numbers(many)(spec(None, 3), many)
+        np.testing.assert_allclose(model(x), concrete(tf.constant(x)), 1e-6)
+    assert model.value("calls") == 3 and model.value("weight").tolist() == [1, 2, 3]
+    net = keras.Sequential([keras.Input((3,)), L.Dense(4, "tanh")])
+    concrete = tf.function(net).get_concrete_function(tf.TensorSpec([None, 3]))
+    np.testing.assert_allclose(ng.tensorflow.load(concrete, transformer)(x), net(x), 1e-5, 1e-6)
 
 
 def test_generators_advance(transformer, tmp_path):

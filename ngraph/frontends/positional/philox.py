@@ -11,13 +11,16 @@ from typing import Any
 
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops import functions
 from ngraph.ops.random import MULTIPLIERS, WEYL
 from ngraph.ops.rearrange import iota, product
+from ngraph.ops.sorting import cumsum
 
 WORD = 0xFFFFFFFF
 TRUNCATED = 2.0  # deviations within which truncated normal numbers are; one in 22 is not
@@ -155,3 +158,18 @@ def in_range(dtype: Any, low: Op, high: Op) -> Callable[..., list[Op]]:
     unsigned = dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
     first, last = (by_element.bitcast(x, unsigned) for x in (low, high))
     return lambda *words: [by_element.bitcast(first + e.mod(x, last - first), dtype) for x in integers(dtype)(*words)]
+
+
+def classes(g: Any, t: Tensor, u: Tensor, dtype: Any) -> Value:
+    """Returns classes by their logits, for uniform numbers: how many have a summed probability that is not above the number.
+
+    t: logits [rows, classes] of float64; u: numbers [rows, how many]
+    """
+    row, kind = t.dims
+    u = g.renamed(u, [row, u.dims[1]])
+    nothing = e.filled(0.0, (), dtypes.float64)
+    finite = functions.isfinite(t.op)
+    top = total(e.where(finite, t.op, e.filled(dtypes.float64.lowest, (), dtypes.float64)), (kind,), "max")
+    sums = cumsum(e.where(finite, e.exp(t.op - top), nothing), kind)
+    below = e.less_equal(sums, u.op * sums[{kind: g.number(kind.size) - 1}])
+    return g.made(total(e.cast(below, dtype), (kind,)), u.dims)

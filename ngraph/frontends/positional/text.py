@@ -70,6 +70,26 @@ def joined_along(a: Array, along: Sequence[int], keep: bool, separator: bytes) -
     return objects([separator.join(row) for row in rows], [1 if k in order else a.shape[k] for k in range(a.ndim) if keep or k in rest])
 
 
+def pieces(s: bytes, marks: bytes, skip_empty: bool) -> list[bytes]:
+    """Returns what stands between the bytes of `marks`; without marks each byte. An empty string has no pieces."""
+    if not s:
+        return []
+    found = [s[k : k + 1] for k in range(len(s))] if not marks else [s]
+    for mark in marks:
+        found = [p for piece in found for p in piece.split(bytes([mark]))]
+    return [p for p in found if p] if skip_empty else found
+
+
+def numbers_in(a: Array, dtype: np.dtype[Any], little: bool) -> Array:
+    """Returns the numbers whose bytes strings are, along a last dim. Raises GraphError for strings of several lengths."""
+    order = dtype if little or dtype.itemsize == 1 else dtype.newbyteorder(">")
+    lengths = {len(s) for s in a.ravel()}
+    if len(lengths) > 1 or any(k % dtype.itemsize for k in lengths):
+        raise GraphError(f"strings of {sorted(lengths)} bytes are not rows of {dtype}", fix="give strings of one length")
+    joined = np.frombuffer(b"".join(a.ravel()), order).astype(dtype)
+    return joined.reshape(*a.shape, lengths.pop() // dtype.itemsize if lengths else 0)
+
+
 def joined_segments(a: Array, numbers: Array, many: int, separator: bytes) -> Array:
     """Returns `many` rows of strings: each joins those of its number, in order. Raises GraphError for numbers that are no row's."""
     rows = a.reshape(numbers.size, -1)

@@ -91,3 +91,13 @@ def array_of(t: Any) -> np.ndarray[Any, Any]:
             raise ParseError(f"a constant repeats one element {count:,} times", fix="is the file damaged?")
         found = np.concatenate([found, np.full(count - len(found), found[-1], dtype)])
     return found.reshape(lengths)
+
+
+def make_constant(node: Any, a: np.ndarray[Any, Any]) -> None:
+    """Makes a NodeDef a Const of these numbers."""
+    node.op, t = "Const", node.attr["value"].tensor
+    t.Clear()
+    t.dtype = node.attr["dtype"].type = number_of(a.dtype)
+    for length in a.shape:
+        t.tensor_shape.dim.add().size = length
+    t.tensor_content = a.tobytes()

@@ -185,14 +185,7 @@ def string_split(n: Any, a: Array, by: Array, *, maxsplit: int = -1, skip_empty:
     """Returns the parts as the indices, values and shape of a sparse matrix."""
 
     def parts(s: bytes, by: bytes) -> list[bytes]:
-        if n.op == "StringSplitV2":
-            return s.split(by or None, maxsplit)
-        if not s:
-            return []
-        pieces = [s[k : k + 1] for k in range(len(s))] if not by else [s]
-        for mark in by:  # each byte of the delimiter separates
-            pieces = [p for piece in pieces for p in piece.split(bytes([mark]))]
-        return [p for p in pieces if p] if skip_empty else pieces
+        return s.split(by or None, maxsplit) if n.op == "StringSplitV2" else text.pieces(s, by, skip_empty)
 
     delimiter: Any = by[()]
     rows = [parts(s, delimiter) for s in a.ravel()]
@@ -258,12 +251,7 @@ def segment_join(n: Any, a: Array, numbers: Array, many: Array, *, separator: st
 
 @steps("DecodeRaw", gives=lambda n, x: [n.attr("out_type")])
 def decode_raw(n: Any, a: Array, *, out_type: Any, little_endian: bool = True) -> Array:
-    order = out_type if little_endian or out_type.itemsize == 1 else out_type.newbyteorder(">")
-    lengths = {len(s) for s in a.ravel()}
-    if len(lengths) > 1 or any(k % out_type.itemsize for k in lengths):
-        raise GraphError(f"strings of {sorted(lengths)} bytes are not rows of {out_type}", fix="give strings of one length")
-    joined = np.frombuffer(b"".join(a.ravel()), order).astype(out_type)
-    return joined.reshape(*a.shape, lengths.pop() // out_type.itemsize if lengths else 0)
+    return text.numbers_in(a, out_type, little_endian)
 
 
 # ---- images -----------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow.bundle import Checkpoint
-from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
+from ngraph.frontends.tensorflow.dtypes import array_of, make_constant, numpy_type, shape_of, type_name
 from ngraph.frontends.tensorflow.format import inside
 from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of, walk_body
 from ngraph.frontends.tensorflow.messages import parsed, parsed_text
@@ -323,15 +323,31 @@ def _of_object(source: Any) -> ModelFile:
     """Returns the model of an object of TensorFlow's: a GraphDef, a graph, or a concrete function."""
     if hasattr(source, "as_graph_def"):  # tf.Graph
         source = source.as_graph_def()
-    elif hasattr(source, "graph") and hasattr(source.graph, "as_graph_def"):  # a concrete function
-        given = [t.name for t in getattr(source, "inputs", ())]
-        gives = [t.name for t in getattr(source, "outputs", ())]
-        graph = parsed("GraphDef", source.graph.as_graph_def(add_shapes=True).SerializeToString(), "the function")
-        return of_graph(graph, getattr(source, "name", "function"), given, gives)
+    elif hasattr(source, "graph") and hasattr(source.graph, "as_graph_def"):
+        return _of_function(source)
     if not hasattr(source, "SerializeToString"):
         said = f"a model is loaded from a path, bytes, a GraphDef, a graph or a function, not from {type(source).__name__}"
         raise ArgumentError(said, fix="give its path")
     return of_graph(parsed("GraphDef", source.SerializeToString(), "the graph"), "graph")
+
+
+def _of_function(source: Any) -> ModelFile:
+    """Returns the model of a concrete function. What it has captured are constants, and variables that start with what they hold now."""
+    graph = parsed("GraphDef", source.graph.as_graph_def(add_shapes=True).SerializeToString(), "the function")
+    nodes, variables = {n.name: n for n in graph.node}, {id(v.handle): v for v in source.variables}
+    count = len(source.inputs) - len(source.captured_inputs)
+    starts = dict[str, Any]()
+    for t, value in zip(source.inputs[count:], source.captured_inputs, strict=True):
+        node, variable = nodes[t.op.name], variables.get(id(value))
+        if variable is not None:
+            node.op, node.attr["shared_name"].s = "VarHandleOp", variable.name.removesuffix(":0").encode()
+            starts[node.name] = variable
+        elif numpy_type(node.attr["dtype"].type) not in (None, np.dtype(object)):
+            make_constant(node, np.asarray(value))
+    file = of_graph(graph, source.name.decode(), [t.name for t in source.inputs[:count]], [t.name for t in source.outputs])
+    for key, variable in starts.items():
+        file.put(file.handles[key], ConstantArray(np.asarray(variable), file.handles[key]))
+    return file
 
 
 def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> ModelFile:

@@ -16,7 +16,6 @@ from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import philox, rejection, shapes
 from ngraph.frontends.positional.indexing import gathered
-from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.text import Array, in_python
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import Length, translates
@@ -24,8 +23,6 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions
-from ngraph.ops.sorting import cumsum
 
 SEED_KEY = (0x3EC8F720, 0x02461E29)  # the key under which a seed is mixed
 PHILOX, CHOSEN = 1, 3  # numbers of algorithms: the second leaves the choice to the device, which is Philox on CPUs
@@ -101,17 +98,9 @@ translates("StatelessRandomGetAlg")(lambda n: ConstantArray(np.array(PHILOX, np.
 
 @translates("StatelessMultinomial")
 def multinomial(n: Any, t: Tensor, many: Length, seed: Value, *, output_dtype: DType = dtypes.int64) -> Value:
-    """Returns classes by their logits: the number of those whose summed probability is not above a uniform number."""
-    g = n.g
-    t = g.full(Tensor(e.cast(t.op, dtypes.float64), t.dims))
-    row, classes = t.dims
-    u = g.full(philox.drawn(g, settled([row.size, many]), seeded(n, seed), philox.fractions(dtypes.float64)))
-    finite = functions.isfinite(t.op)
-    top = total(e.where(finite, t.op, e.filled(dtypes.float64.lowest, (), dtypes.float64)), (classes,), "max")
-    sums = cumsum(e.where(finite, e.exp(t.op - top), e.filled(0.0, (), dtypes.float64)), classes)
-    u = g.renamed(u, [row, u.dims[1]])
-    below = e.less_equal(sums, u.op * sums[{classes: g.number(classes.size) - 1}])
-    return g.made(total(e.cast(below, output_dtype), (classes,)), u.dims)
+    g, t = n.g, n.g.full(Tensor(e.cast(t.op, dtypes.float64), t.dims))
+    u = g.full(philox.drawn(g, settled([t.shape[0], many]), seeded(n, seed), philox.fractions(dtypes.float64)))
+    return philox.classes(g, t, u, output_dtype)
 
 
 # ---- samples that are drawn by trying: steps in Python --------------------------------------------------------------------

@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.frontends.positional.walk import in_order
+from ngraph.frontends.tensorflow.dtypes import make_constant
 from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, handed_on, node_of
 from ngraph.frontends.tensorflow.messages import classes
 from ngraph.parts.walk import closure
@@ -63,9 +66,8 @@ def _new_node(op: str, name: str, takes: Sequence[str], after: Iterable[str] = (
 
 def _int_node(name: str, number: int) -> Node:
     """Returns a Const of one int32."""
-    proto = classes()["NodeDef"](name=name, op="Const")
-    proto.attr["value"].tensor.dtype = proto.attr["dtype"].type = 3
-    proto.attr["value"].tensor.int_val.append(number)
+    proto = classes()["NodeDef"](name=name)
+    make_constant(proto, np.array(number, np.int32))
     return Node(proto, [], [])
 
 
