@@ -133,12 +133,12 @@ def elu(x: Op, alpha: float = 1.0) -> Op:
 
 def celu(x: Op, alpha: float) -> Op:
     """x, below 0 alpha * (exp(x / alpha) - 1)."""
-    return e.maximum(x, 0.0) + e.minimum(0.0, alpha * e.expm1(e.minimum(x, 0.0) / alpha))
+    return e.where(e.less(x, 0), alpha * e.expm1(e.minimum(x, 0.0) / alpha), x)
 
 
 def selu(x: Op, alpha: float, gamma: float) -> Op:
     """gamma times `elu`, as self-normalizing networks have it."""
-    return gamma * e.where(e.less_equal(x, 0.0), alpha * e.expm1(e.minimum(x, 0.0)), x)
+    return gamma * elu(x, alpha)
 
 
 def hard_sigmoid(x: Op, alpha: float = 0.2, beta: float = 0.5) -> Op:
