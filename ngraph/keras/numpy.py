@@ -324,7 +324,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> Any:
     count, edges = by_numpy(
         "histogram", lambda a: np.histogram(a, bins=np.asarray(bins)[()] if not isinstance(bins, int) else bins, range=range), x
     )
-    return convert_to_tensor(count, "int32"), convert_to_tensor(edges, x.dtype)
+    return convert_to_tensor(count, x.dtype), convert_to_tensor(edges, x.dtype)
 
 
 def _of_two(name: str) -> Callable[[Any, Any], Any]:

@@ -395,3 +395,11 @@ def test_functions_are_those_of_numpy(name, compiled):
     found, wanted = np.asarray(mine(X3)), np.asarray(function(np, X3))
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=error, atol=error)
+
+
+def test_counts_of_a_histogram_have_the_dtype_of_what_is_counted():
+    x = ops.convert_to_tensor(np.array([0.1, 0.2, 0.9], "float32"))
+    counts, edges = ops.histogram(x, bins=2, range=(0, 1))
+    symbolic = ops.histogram(keras.KerasTensor((3,), "float32"), bins=2, range=(0, 1))
+    assert [t.dtype for t in symbolic] == [str(t.dtype) for t in (counts, edges)]
+    np.testing.assert_array_equal(counts, [2, 1])
