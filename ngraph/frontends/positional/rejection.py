@@ -311,9 +311,8 @@ def _within(least: Any, most: Any) -> tuple[int, Callable[[list[Array]], tuple[A
     return 1, exponential
 
 
-SAMPLERS: dict[
-    str, Callable[..., Array]
-] = {  # by the name of the distribution: functions of a source, a dtype, how many of each, parameters
+# by the name of the distribution: functions of a source, a dtype, how many of each, and parameters
+SAMPLERS: dict[str, Callable[..., Array]] = {
     "TruncatedNormal": lambda source, dtype, each, *parameters: truncated_normal(source, each, *parameters),
     "Gamma": lambda source, dtype, each, alpha: gamma(source, np.repeat(alpha, each).astype(np.float64)),
     "Poisson": lambda source, dtype, each, rate: poisson(source, np.repeat(rate, each).astype(np.float64), as_dtype(dtype).highest),
