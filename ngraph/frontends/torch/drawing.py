@@ -6,12 +6,14 @@ same ones each time, so that a backward graph draws a mask again instead of keep
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
@@ -62,7 +64,7 @@ def draw(n: TorchNode, seed: Tensor, size: Any, kind: str) -> Tensor:
     return g.made(broadcast(made, dims), dims)
 
 
-# ---- random ops taken apart ---------------------------------------------------------------------------------------------
+# ---- random ops taken apart; where a parameter is out of bounds they are left to torch, which raises its error ----------
 
 
 def uniform(size: Any) -> torch.Tensor:
@@ -102,8 +104,12 @@ def randn_like(x: torch.Tensor, dtype: torch.dtype | None = None, **named: Any) 
     return standard(x.shape).to(dtype or x.dtype)
 
 
-def whole(x: Any, low: int, high: int) -> torch.Tensor:
-    return (uniform(x).to(torch.float64) * (high - low)).floor().to(torch.int64) + low
+def whole(size: Any, low: Any, high: Any) -> torch.Tensor:
+    """Whole numbers from `low` up to `high`. A number of float32 has 24 bits; a range that may be longer takes two of them."""
+    drawn = uniform(size).to(torch.float64)
+    if not private.surely(high - low <= 1 << 24):
+        drawn = drawn + uniform(size).to(torch.float64) / (1 << 24)
+    return (drawn * (high - low)).floor().to(torch.int64) + low
 
 
 def randint(high: int, size: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
@@ -111,9 +117,17 @@ def randint(high: int, size: Any, dtype: torch.dtype | None = None, **named: Any
 
 
 def randint_from(low: int, high: int, size: Any, dtype: torch.dtype | None = None, **named: Any) -> Any:
-    if not isinstance(low, int) or not isinstance(high, int) or high - low > 1 << 24:
-        return NotImplemented  # float32 has no more numbers
+    if private.surely(high - low > 1 << 48) or private.surely(high <= low):
+        return NotImplemented  # two numbers of float32 have no more bits; an empty range is torch's error
     return whole(size, low, high).to(torch.int64 if dtype is None else dtype)
+
+
+def randint_like(x: torch.Tensor, high: Any, dtype: torch.dtype | None = None, **named: Any) -> Any:
+    return randint_from(0, high, x.shape, dtype or x.dtype)
+
+
+def randint_like_from(x: torch.Tensor, low: Any, high: Any, dtype: torch.dtype | None = None, **named: Any) -> Any:
+    return randint_from(low, high, x.shape, dtype or x.dtype)
 
 
 def bernoulli(x: torch.Tensor, generator: Any = None) -> Any:
@@ -121,15 +135,15 @@ def bernoulli(x: torch.Tensor, generator: Any = None) -> Any:
 
 
 def bernoulli_of(x: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
-    return (uniform(x.shape) < p).to(x.dtype) if generator is None else NotImplemented
+    return (uniform(x.shape) < p).to(x.dtype) if generator is None and 0 <= p <= 1 else NotImplemented
 
 
 def uniform_like(x: torch.Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None) -> Any:
-    return (uniform(x.shape) * (high - low) + low).to(x.dtype) if generator is None else NotImplemented
+    return (uniform(x.shape) * (high - low) + low).to(x.dtype) if generator is None and low <= high else NotImplemented
 
 
 def normal_like(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
-    return (standard(x.shape) * std + mean).to(x.dtype) if generator is None else NotImplemented
+    return (standard(x.shape) * std + mean).to(x.dtype) if generator is None and std >= 0 else NotImplemented
 
 
 def normal(mean: torch.Tensor, std: torch.Tensor, generator: Any = None) -> Any:
@@ -138,7 +152,24 @@ def normal(mean: torch.Tensor, std: torch.Tensor, generator: Any = None) -> Any:
 
 
 def exponential(x: torch.Tensor, rate: float = 1.0, generator: Any = None) -> Any:
-    return (-torch.log1p(-uniform(x.shape)) / rate).to(x.dtype) if generator is None else NotImplemented
+    return (-torch.log1p(-uniform(x.shape)) / rate).to(x.dtype) if generator is None and rate > 0 else NotImplemented
+
+
+def log_normal(x: torch.Tensor, mean: float = 1.0, std: float = 2.0, generator: Any = None) -> Any:
+    return torch.exp(standard(x.shape) * std + mean).to(x.dtype) if generator is None and std > 0 else NotImplemented
+
+
+def cauchy(x: torch.Tensor, median: float = 0.0, sigma: float = 1.0, generator: Any = None) -> Any:
+    if generator is not None or not sigma > 0:
+        return NotImplemented
+    return (torch.tan((uniform(x.shape) - 0.5) * math.pi) * sigma + median).to(x.dtype)
+
+
+def geometric(x: torch.Tensor, p: float, generator: Any = None) -> Any:
+    """How many trials it takes to the first success."""
+    if generator is not None or not isinstance(p, float) or not 0 < p < 1:
+        return NotImplemented
+    return (torch.log1p(-uniform(x.shape)) / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype)
 
 
 def randperm(n: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
@@ -159,6 +190,8 @@ def rules() -> dict[Any, Rule]:
         aten.randn_like.default: randn_like,
         aten.randint.default: randint,
         aten.randint.low: randint_from,
+        aten.randint_like.default: randint_like,
+        aten.randint_like.low_dtype: randint_like_from,
         aten.randperm.default: randperm,
         aten.bernoulli.default: bernoulli,
         aten.bernoulli.p: bernoulli_of,
@@ -166,4 +199,7 @@ def rules() -> dict[Any, Rule]:
         aten.normal_functional.default: normal_like,
         aten.normal.Tensor_Tensor: normal,
         aten.exponential.default: exponential,
+        aten.log_normal.default: log_normal,
+        aten.cauchy.default: cauchy,
+        aten.geometric.default: geometric,
     }

@@ -14,7 +14,7 @@ from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, neares
 from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, resizing, sequences, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
-from ngraph.frontends.torch.graph import line_of, name_of
+from ngraph.frontends.torch.graph import line_of, name_of, place_in
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
 from ngraph.frontends.torch.segments import Left, Segments
@@ -170,6 +170,7 @@ def refused(left: list[Left]) -> UnsupportedError:
         f"torch would run {len(rows)} op{'s' * (len(rows) != 1)} of this graph",
         details=tuple(rows),
         fix="; ".join([*fixes, 'let torch run them: options={"fallback": "warn"}']),
+        line=place_in([x.node for x in left]),
     )
 
 

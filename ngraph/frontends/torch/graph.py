@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from ngraph.errors import GraphError, NgraphError, UnsupportedError
+from ngraph.errors import GraphError, NgraphError, UnsupportedError, by_user
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.shapes import at, size_op
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, call
@@ -81,14 +81,27 @@ def is_item(node: Node) -> bool:
 
 @cache
 def place_of(stack: str | None) -> tuple[str, int]:
-    """Returns the file and line of the user's innermost call in a node's stack trace."""
+    """Returns the file and line of the user's innermost call in a node's stack trace; ("", 0) where it has none."""
     line = "", 0
     for row in (stack or "").splitlines():
         row = row.strip()
         if row.startswith('File "'):
             file, _, rest = row[6:].partition('", line ')
-            line = file, int(rest.partition(",")[0])
+            if by_user(file) is not False:
+                line = file, int(rest.partition(",")[0])
     return line
+
+
+def place_in(nodes: Iterable[Node]) -> tuple[str, int] | None:
+    """Returns the first place of the user's in the stack traces of nodes; None where they have none."""
+    return next((place for n in nodes if (place := place_of(n.meta.get("stack_trace")))[0]), None)
+
+
+def place_at(gm: GraphModule, line: tuple[str, int] | None) -> None:
+    """Gives each node of a graph that comes from no line of the user's this one."""
+    for node in gm.graph.nodes:
+        if line is not None and not line_of(node):
+            node.meta["stack_trace"] = f'File "{line[0]}", line {line[1]}, in compile_step'
 
 
 def line_of(node: Node) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from ngraph.frontends.positional import factors, shapes
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.factors import matrices
+from ngraph.frontends.positional.indexing import index_along
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode
@@ -149,9 +150,10 @@ def order_of(n: TorchNode, pivots: Tensor, rows: ExprLike) -> Tensor:
     batch = [d for d in t.dims[:-1] if d is not None]
 
     def turn(now: Op, trip: Op, pivot: Op) -> tuple[Op, None]:
-        return broadcast(exchanged(now, place, i, trip, e.cast(pivot, dtypes.int32) - 1), now.axes), None
+        return broadcast(exchanged(now, place, i, trip, e.cast(pivot, dtypes.int32)), now.axes), None
 
-    made, _ = scan(turn, broadcast(place, [*batch, i]), (iota(k, dtypes.int32), t.op), k)
+    rows_of = index_along(n.g, e.cast(t.op, dtypes.int64) - 1, None, i, "the rows, which pivots count from 1", negative=False)
+    made, _ = scan(turn, broadcast(place, [*batch, i]), (iota(k, dtypes.int32), rows_of), k)
     return n.g.made(made, [*t.dims[:-1], i])
 
 

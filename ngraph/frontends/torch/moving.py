@@ -158,9 +158,21 @@ def flat_of(n: TorchNode, a: Tensor) -> Tensor:
     return n.g.full(n.g.reshape(a, [product(a.shape)]))
 
 
+def within(n: TorchNode, flat: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
+    """Raises UnsupportedError where these dims reach beyond the memory of a tensor: that is torch's error."""
+    if any(n.g.same(s, 0) for s in size):
+        return
+    last = 0 if offset is None else offset
+    for length, by in zip(size, stride, strict=True):
+        last = last + (length - 1) * by
+    if not n.g.truth("lt", last, flat.shape[0]):
+        raise n.lack("as_strided beyond the memory of a tensor")
+
+
 @translates("aten.as_strided")
 def as_strided(n: TorchNode, a: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
     flat = flat_of(n, a)
+    within(n, flat, size, stride, offset)
     axes = [n.g.fresh(s) for s in n.shape]
     at: ExprLike = 0 if offset is None else offset
     for axis, by in zip(axes, stride, strict=True):
@@ -173,6 +185,7 @@ def as_strided(n: TorchNode, a: Tensor, size: Sequence[Any], stride: Sequence[An
 @translates("aten.as_strided_scatter")
 def as_strided_scatter(n: TorchNode, a: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
     flat = flat_of(n, a)
+    within(n, flat, size, stride, offset)
     u = n.g.full(n.of(source, a.dtype))
     at = shapes.size_op(0 if offset is None else offset)
     for axis, by in zip(u.dims, stride, strict=True):

@@ -41,7 +41,7 @@ from torch._functorch._aot_autograd.autograd_cache import (
     FXGraphCacheMiss,
 )
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
-from torch._functorch.aot_autograd import aot_export_module
+from torch._functorch.aot_autograd import _aot_export_function
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
@@ -312,43 +312,37 @@ class Joint(NamedTuple):
     gradients: list[Any]
 
 
-class _Held(torch.nn.Module):  # type: ignore[misc]  # for mypy without torch
-    """A graph of Dynamo's as a module that has all of its inputs."""
-
-    def __init__(self, gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor]):
-        super().__init__()
-        self.names = {k: f"p{k}" for k in parameters} | {k: f"b{k}" for k in others}
-        for k, t in parameters.items():
-            self.register_parameter(f"p{k}", t)
-        for k, t in others.items():
-            self.register_buffer(f"b{k}", t)
-        self.run = [gm]  # in a list: its own modules are none of this one
-
-    def forward(self) -> Any:
-        return self.run[0](*[getattr(self, self.names[k]) for k in sorted(self.names)])
-
-
 def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, torch.Tensor], table: dict[Any, Any]) -> Joint:
     """Returns a graph of Dynamo's, whose first output is a loss, with its gradients. The tensors are given by their place in its inputs."""
     mode = TracingContext.get().fake_mode  # tensors without elements: AOTAutograd traces twice, and would else compute the step once
     assert mode is not None
-    fakes = [{k: mode.from_tensor(t, static_shapes=True) for k, t in given.items()} for given in (parameters, others)]
+    fakes = {k: mode.from_tensor(t, static_shapes=True) for k, t in (parameters | others).items()}
+    places = sorted(range(len(fakes)), key=list(fakes).__getitem__)  # of the inputs of the graph, among the tensors that are given
+
+    def loss(*tensors: Any) -> Any:
+        with torch.fx.traceback.preserve_node_meta():  # the user's line of each node
+            first, *rest = torch.fx.Interpreter(gm).run(*[tensors[k] for k in places])
+        return first, *[t.detach() if isinstance(t, torch.Tensor) else t for t in rest]
+
     with torch.enable_grad(), mode:
-        graph, about = aot_export_module(_Held(gm, *fakes), (), decompositions=table, trace_joint=True, output_loss_index=0)
-    backward = about.backward_signature
-    assert backward is not None
+        made, about, _, _ = _aot_export_function(
+            loss, tuple(fakes.values()), decompositions=table, num_params_buffers=len(fakes), no_tangents=True, trace_joint=True
+        )
+    graph: Any = made
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
         graph.graph.erase_node(node)  # Dynamo's guards say as much
     graph.graph.eliminate_dead_code()
-    nodes = {n.name: n for n in graph.graph.nodes}
-    inputs = dict(zip([*[f"p{k}" for k in parameters], *[f"b{k}" for k in others]], nodes.values(), strict=False))
-    output = next(n for n in graph.graph.nodes if n.op == "output")
+    inputs = graph.graph.find_nodes(op="placeholder")
+    for node in inputs[len(fakes) :]:
+        graph.graph.erase_node(node)  # the derivative of the loss by itself, which is 1
+    output = graph.graph.output_node()
+    (results,) = output.args
+    written = about.mutated_inp_runtime_indices
     with graph.graph.inserting_before(output):
-        for node, name in about.buffers_to_mutate.items():
-            graph.graph.call_function(torch.ops.aten.copy_.default, (inputs[name], nodes[node]))
-    output.args = ((nodes[about.user_outputs[0]],),)  # not `loss_output`, which forgets the buffers before it
-    by_parameter = {name: nodes[node] for node, name in backward.gradients_to_parameters.items()}
-    return Joint(graph, [by_parameter.get(f"p{k}") for k in parameters])
+        for k, node in zip(written, results, strict=False):
+            graph.graph.call_function(torch.ops.aten.copy_.default, (inputs[k], node))
+    output.args = ((results[len(written)],),)
+    return Joint(graph, results[-len(fakes) :][: len(parameters)])
 
 
 def initialise(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> None:

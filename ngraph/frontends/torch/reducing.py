@@ -170,12 +170,18 @@ def min_dim(n: TorchNode, a: Any, dim: int, keepdim: bool = False) -> tuple[Tens
 
 @translates("aten.max.default")
 def max_all(n: TorchNode, a: Any) -> Tensor:
-    return folded(n, a, None, False, lambda x, axes: extreme(x, axes, "max"))
+    return extreme_of_all(n, a, "max")
 
 
 @translates("aten.min.default")
 def min_all(n: TorchNode, a: Any) -> Tensor:
-    return folded(n, a, None, False, lambda x, axes: extreme(x, axes, "min"))
+    return extreme_of_all(n, a, "min")
+
+
+def extreme_of_all(n: TorchNode, a: Tensor, kind: str) -> Tensor:
+    if any(n.g.same(s, 0) for s in a.shape):
+        raise n.lack("there is no element")  # torch's error
+    return folded(n, a, None, False, lambda x, axes: extreme(x, axes, kind))
 
 
 @translates("aten.topk")

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.errors import ArgumentError, UnsupportedError, user_line
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import losses, private, recurrent, resizing
 from ngraph.frontends.torch.dynamo import decompositions, refused
-from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of
+from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of, place_at, place_in
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import begin, forget
 from ngraph.frontends.torch.segments import Segments
@@ -148,6 +148,7 @@ class StepSegments(Segments):
             "a step is one program, and values that this one computes decide a length in it",
             details=tuple(dict.fromkeys(f"{name_of(n)} at {line_of(n) or 'unknown'}" for n in nodes)),
             fix="torch.compile(model, backend='ngraph') and torch.compile(optimizer.step, backend='ngraph') take such lengths",
+            line=place_in(nodes),
         )
 
     def _state(self, t: torch.Tensor, axes: Any, name: str) -> Op:
@@ -211,6 +212,7 @@ class CompiledStep:
     def __init__(self, model: Any, loss: Any, optimizer: Any, clip: Mapping[str, float | None], batches: int, given: Mapping[str, Any]):
         self.batches, self.added, self.sums = batches, 0, dict[torch.Tensor, torch.Tensor]()  # of gradients, by parameter
         self.model, self.optimizer, self.clip, self.given = model, optimizer, clip, given
+        self.line = user_line()  # where a step is made of a loss whose code is PyTorch's
         rule_of(optimizer)
         self.trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
         self.function = torch.compile(private.own_code(_of(model, loss)), backend=self._compile, fullgraph=True, dynamic=False)
@@ -234,6 +236,7 @@ class CompiledStep:
             raise
 
     def _step(self, gm: Any, given: Sequence[Any], about: Any) -> Callable[..., Any]:
+        place_at(gm, self.line)
         gm = losses.corrected(recurrent.lowered(gm))
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
@@ -291,16 +294,20 @@ private.take_recurrent_layers(CompiledStep._compile)
 def check_loss(gm: Any) -> None:
     """Raises ArgumentError where the first output of a graph of Dynamo's is no number that can be differentiated."""
     outputs = gm.graph.output_node().args[0]
-    found = outputs[0].meta.get("example_value") if outputs and isinstance(outputs[0], torch.fx.Node) else None
+    node = outputs[0] if outputs and isinstance(outputs[0], torch.fx.Node) else None
+    found, line = (None, None) if node is None else (node.meta.get("example_value"), place_in([node]))
     if not isinstance(found, torch.Tensor):
-        raise ArgumentError("the loss is no tensor that is computed of the batch", fix="give a function that computes one: nn.MSELoss()")
+        fix = "give a function that computes one: nn.MSELoss()"
+        raise ArgumentError("the loss is no tensor that is computed of the batch", fix=fix, line=line)
     if found.numel() != 1:
         shape = ", ".join(map(str, found.shape))
-        raise ArgumentError(f"the loss has the shape [{shape}], and has to be one number", fix="take its mean: lambda y: loss(y).mean()")
+        what, fix = f"the loss has the shape [{shape}], and has to be one number", "take its mean: lambda y: loss(y).mean()"
+        raise ArgumentError(what, fix=fix, line=line)
     if not found.requires_grad:
         raise ArgumentError(
             f"the loss, of {str(found.dtype).removeprefix('torch.')}, has no derivative",
             fix="compute it in floats, without detach() or no_grad(), of what the model gives",
+            line=line,
         )
 
 

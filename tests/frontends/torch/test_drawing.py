@@ -87,3 +87,40 @@ def test_distributions():
     assert abs(u.mean() - 0.5) < 0.01 and 0 <= u.min() and u.max() < 1
     assert abs(z.mean()) < 0.03 and abs(z.std() - 1) < 0.03
     assert set(k.tolist()) == {2, 3, 4} and abs(b.mean() - 0.3) < 0.02 and abs(w.mean() - 0.5) < 0.02
+
+
+def test_more_distributions():
+    def f(x):
+        return x.clone().log_normal_(0.2, 0.5), x.clone().cauchy_(1.0, 2.0), x.clone().geometric_(0.35), torch.randint_like(x, 4)
+
+    for found, wanted in zip(torch.compile(f, backend=backend, options=OURS)(torch.zeros(20000)), f(torch.zeros(20000)), strict=True):
+        places = torch.tensor([0.2, 0.45, 0.7])  # where no geometric or whole numbers change
+        torch.testing.assert_close(found.quantile(places), wanted.quantile(places), rtol=0.05, atol=0.05)
+        assert found.dtype is wanted.dtype
+
+
+def test_whole_numbers_below_one_that_comes_with_calls():
+    def f(x, k):
+        return torch.randint(0, k, (20000,)), torch.randint(-k, x.shape[0], (5000,))
+
+    f = torch.compile(f, backend=backend, options=OURS, fullgraph=True, dynamic=True)
+    for k in (6, 9, 1 << 29, 5):
+        a, b = f(torch.ones(k % 100), k)
+        assert a.min() >= 0 and a.max() < k and b.min() >= -k and b.max() < k % 100
+        assert abs(a.double().mean() / ((k - 1) / 2) - 1) < 0.03
+        assert a.unique().numel() == k if k < 10 else a.unique().numel() > 19900 and (a % 64).unique().numel() == 64
+    assert len(ng.torch.report().functions) == 1
+
+
+def test_whole_numbers_below_one_that_values_decide():
+    def f(x):
+        return torch.randint(0, x.max().item(), (x.shape[0],))
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        f = torch.compile(f, backend=backend, options=OURS, fullgraph=True)
+        assert f(torch.full((200,), 3)).unique().tolist() == [0, 1, 2]
+
+
+def test_long_ranges_of_whole_numbers():
+    found = torch.compile(lambda: torch.randint(0, 1 << 47, (20000,)), backend=backend, options=OURS)()
+    assert abs(found.double().mean() / 2**46 - 1) < 0.03 and (found % 1024).unique().numel() == 1024

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import ngraph as ng
-from ngraph.errors import ArgumentError, SettingError, UnsupportedError
+from ngraph.errors import ArgumentError, BoundsError, SettingError, UnsupportedError
 from ngraph.frontends.torch import report, reset
 
 
@@ -282,6 +282,33 @@ def test_a_step_whose_values_decide_a_length_is_an_error_that_names_the_op():
         pytest.raises(Exception, match=r"(?s)one program.*aten\.nonzero"),
     ):
         ng.torch.compile_step(net, loss, optimizer)(torch.ones(32, 6))
+
+
+def beyond(y):
+    return y[torch.tensor([0, 40])].sum()
+
+
+@pytest.mark.parametrize(
+    "loss, says",
+    [
+        (lambda y: torch.fft.fft(y).abs().sum(), "torch would run"),
+        (beyond, "index 40 is out of bounds"),
+        (lambda y: y * 2, "the loss has the shape"),
+    ],
+)
+def test_errors_of_a_step_begin_with_the_users_line(loss, says):
+    net = torch.nn.Linear(6, 4)
+    step = ng.torch.compile_step(net, loss, torch.optim.SGD(net.parameters(), 0.1))
+    with pytest.raises(Exception, match=rf"test_training\.py:{loss.__code__.co_firstlineno + (loss is beyond)}: {says}"):
+        step(torch.ones(32, 6))
+
+
+def test_an_error_in_a_loss_of_pytorch_begins_with_the_line_that_made_the_step():
+    net = torch.nn.Linear(6, 4)
+    step = ng.torch.compile_step(net, torch.nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), 0.1))
+    line = test_an_error_in_a_loss_of_pytorch_begins_with_the_line_that_made_the_step.__code__.co_firstlineno + 2
+    with pytest.raises(BoundsError, match=rf"test_training\.py:{line}: index 9 is out of bounds"):
+        step(torch.ones(2, 6), torch.tensor([1, 9]))
 
 
 # ---- random masks, recurrent layers, layers used twice

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,6 +140,64 @@ def test_whole_numbers_divide_as_in_torch():
     x, y = torch.tensor([7, -7, 7, -7, 0]), torch.tensor([2, 2, -2, -2, 3])
     agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y), x / y, x**2), x, y)
     agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y)), x.float(), y.float() / 3)
+
+
+DIVISIONS = {
+    "floor": lambda x, y: x // y,
+    "rest": lambda x, y: x % y,
+    "of a number": lambda x, y: 7 % y + x,
+    "fmod": torch.fmod,
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "by a number": lambda x, y: x % 0 + y,
+    "quotient": lambda x, y: x / y,
+    "float": lambda x, y: x.double() // y,
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_whole_numbers_divided_by_zero_are_the_error_of_eager(name):
+    f = DIVISIONS[name]
+    function = compiled(f, dynamic=True, fullgraph=True)
+    some = torch.tensor([5, -7, 9])
+    for x, y in (
+        (some, some),
+        (some, torch.tensor([2, 0, 3])),
+        (some[:, None], torch.tensor([1, 0])),
+        (some[:0, None], torch.tensor([1, 0])),
+    ):
+        try:
+            wanted = f(x, y)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)):
+                function(x, y)
+        else:
+            torch.testing.assert_close(function(x, y), wanted)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.max(), lambda x: x.min(), lambda x: torch.as_strided(x * 2, (2, 2), (1, 2))])
+def test_what_there_is_no_memory_for_is_the_error_of_eager(f):
+    for x in (torch.zeros(0), torch.zeros(0, 3)):
+        with pytest.raises(RuntimeError) as wanted:
+            f(x)
+        with pytest.raises(RuntimeError, match=re.escape(str(wanted.value))):
+            torch.compile(f, backend=backend, options={"fallback": "silent"}, fullgraph=True)(x)
+
+
+def test_dims_that_reach_beyond_the_memory_of_a_value_are_an_error():
+    function = torch.compile(
+        lambda x: torch.as_strided(x * 2, (2, 3), (3, 1), 1), backend=backend, options={"fallback": "silent"}, dynamic=True
+    )
+    x = torch.arange(8.0)
+    torch.testing.assert_close(function(x), torch.as_strided(x * 2, (2, 3), (3, 1), 1))
+    with pytest.raises(RuntimeError, match="out of bounds for storage"):
+        function(x[:6].clone())
+
+
+def test_pivots_out_of_bounds_are_an_error():
+    packed, pivots = torch.linalg.lu_factor(torch.randn(3, 3))
+    agree(lambda a, b: torch.lu_unpack(a, b)[0], packed, pivots)
+    with pytest.raises(BoundsError, match="index 3 is out of bounds of the rows, which pivots count from 1"):
+        compiled(lambda a, b: torch.lu_unpack(a, b)[0])(packed, pivots + torch.tensor([0, 0, 4 - pivots[2]], dtype=torch.int32))
 
 
 @pytest.mark.parametrize(
