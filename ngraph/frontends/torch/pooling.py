@@ -17,7 +17,7 @@ from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.layers import many, pullback
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast, iota
@@ -92,12 +92,16 @@ def average_pool_backward(
 class Share:
     """The windows of one dim of n elements, m of them: the k-th begins at k * n // m, and ends before the next whole of (k + 1) * n / m.
 
-    out: their axis      inner: the axis within the longest of them
+    out: their axis      inner: the axis within the longest of them; of an open dim it may be longer      even: whether all fill it
     """
 
-    def __init__(self, n: TorchNode, size: int, many: int):
-        self.size, self.many = size, many
-        longest = max((-(-(k + 1) * size // many) - k * size // many for k in range(many)), default=0)
+    def __init__(self, n: TorchNode, size: ExprLike, many: int):
+        self.size, self.many, self.even = size, many, False
+        if isinstance(size, int):
+            longest: ExprLike = max((-(-(k + 1) * size // many) - k * size // many for k in range(many)), default=0)
+            self.even = not many or not size % many
+        else:
+            longest = (size + (many - 1)) // many + 1
         self.out, self.inner = n.g.fresh(many), n.g.fresh(longest)
 
     def first(self) -> Any:
@@ -108,20 +112,21 @@ class Share:
         """The number of elements of each window, int32."""
         k = iota(self.out, dtypes.int64)
         m = size_op(self.many)
-        last = e.divide.build(k * self.size + (self.size + self.many - 1), m)
-        return e.cast(last - e.divide.build(k * self.size, m), dtypes.int32)
+        size = size_op(self.size)
+        last = e.divide.build(k * size + (size + (self.many - 1)), m)
+        return e.cast(last - e.divide.build(k * size, m), dtypes.int32)
 
 
 def shared(n: TorchNode, a: Tensor, size: Sequence[int], pad: Any) -> tuple[Tensor, list[Share]]:
     """Returns each window's elements, behind the windows; `pad` stands behind the last of a window that is shorter than others."""
     k = len(size)
     t = n.g.full(a, range(a.rank - k, a.rank))
-    shares = [Share(n, m, s) for m, s in zip(n.g.numbers(a.shape[-k:]), size, strict=True)]
+    shares = [Share(n, m, s) for m, s in zip(a.shape[-k:], size, strict=True)]
     index = {d: s.first() + Idx(s.inner) for d, s in zip(t.dims[-k:], shares, strict=True)}
     dims = [*t.dims[:-k], *[s.out for s in shares], *[s.inner for s in shares]]
     x = broadcast(n.g.read(t, dims, index, pad_value=pad).op, [d for d in dims if d is not None])
     for s in shares:
-        if s.size % s.many:
+        if not s.even:
             x = e.where(e.less(iota(s.inner), s.sizes()), x, e.filled(pad, (), x.dtype))
     return Tensor(x, dims), shares
 
@@ -154,7 +159,6 @@ def adaptive_average_pool_backward(n: TorchNode, dy: Tensor, a: Tensor) -> Tenso
 @translates("aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d")
 def adaptive_max_pool(n: TorchNode, a: Tensor, size: Any) -> tuple[Tensor, Tensor]:
     """The largest of each window, and its place in the plane."""
-    lengths = n.g.numbers(a.shape[-len(size) :])
     t, shares = shared(n, a, n.g.numbers(size), a.dtype.lowest if a.dtype.is_integer else float("-inf"))
     inner = tuple([s.inner for s in shares])
     within: list[Op] = []
@@ -163,8 +167,9 @@ def adaptive_max_pool(n: TorchNode, a: Tensor, size: Any) -> tuple[Tensor, Tenso
         within.insert(0, e.remainder.build(flat, size_op(axis.size)))
         flat = e.divide.build(flat, size_op(axis.size))
     place: Op = e.filled(0, (), dtypes.int64)
-    for s, m, at in zip(shares, lengths, within, strict=True):
-        place = place * m + e.divide.build(iota(s.out, dtypes.int64) * s.size, size_op(s.many)) + at
+    for s, at in zip(shares, within, strict=True):
+        m = size_op(s.size)
+        place = place * m + e.divide.build(iota(s.out, dtypes.int64) * m, size_op(s.many)) + at
     dims = t.dims[: -len(size)]
     return n.g.made(total(t.op, inner, "max"), dims), n.g.made(place, dims)
 

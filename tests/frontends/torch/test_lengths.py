@@ -211,3 +211,22 @@ def test_floats_of_lengths_are_exact_or_refused(text, found):
     for n in range(1, 200) if got is not None else ():
         up = got[0].denominator - 1 if text.startswith("Ceil") else 0
         assert (n * got[0].numerator + up) // got[0].denominator == eval(found, {"s": n}) == int(e.subs(s, n))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (functional.adaptive_avg_pool2d(x, (5, 3)),),
+        lambda x: functional.adaptive_max_pool2d(x, (4, 3), return_indices=True),
+    ],
+)
+def test_pictures_of_any_size_are_pooled_into_one(f):
+    compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for size in ((15, 16), (20, 9), (3, 4), (7, 30)):
+        x = torch.randn(2, 3, *size, requires_grad=True)
+        found, wanted = compiled(x), f(x)
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b)
+        slope = torch.randn_like(wanted[0])
+        torch.testing.assert_close(torch.autograd.grad(found[0], x, slope), torch.autograd.grad(wanted[0], x, slope))
+    assert len(ng.torch.report().functions) == 1
