@@ -84,9 +84,9 @@ def roll(n: TorchNode, a: Tensor, shifts: Sequence[int], dims: Sequence[int] = (
 
 
 @translates("aten.slice.Tensor")
-def slice_(n: TorchNode, a: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def slice_(n: TorchNode, a: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
     first = first_of(n, a, dim, start)
-    return shapes.sliced(n.g, a, dim % a.rank, first, int(step), n.shape[dim % a.rank])
+    return shapes.sliced(n.g, a, dim % a.rank, first, n.g.number(step), n.shape[dim % a.rank])
 
 
 def first_of(n: TorchNode, a: Tensor, dim: int, start: Any) -> ExprLike:
@@ -221,7 +221,8 @@ def pad(n: TorchNode, a: Tensor, sizes: Sequence[Any], value: Any = 0) -> Tensor
 def put(n: TorchNode, a: Tensor, source: Tensor, dim: int, first: ExprLike, step: int) -> Tensor:
     """A tensor with another in place of every step-th element along a dim."""
     k = dim % a.rank
-    t, u = n.g.full(a), n.g.full(n.of(source, a.dtype))
+    t = n.g.full(a)
+    u = n.g.apart(n.g.full(n.of(source, a.dtype)), t.dims)
     d, s = t.dims[k], u.dims[k]
     if n.g.same(s.size, 0):
         return a
@@ -238,8 +239,8 @@ def put(n: TorchNode, a: Tensor, source: Tensor, dim: int, first: ExprLike, step
 
 
 @translates("aten.slice_scatter")
-def slice_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    return put(n, a, source, dim, first_of(n, a, dim, start), int(step))
+def slice_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+    return put(n, a, source, dim, first_of(n, a, dim, start), n.g.number(step))
 
 
 @translates("aten.select_scatter")
@@ -254,7 +255,8 @@ def select_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int, index: Any
 def diagonal_scatter(n: TorchNode, a: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A tensor with another in place of a diagonal of two of its dims."""
     j, k = dim1 % a.rank, dim2 % a.rank
-    t, u = n.g.full(a), n.g.full(n.of(source, a.dtype))
+    t = n.g.full(a)
+    u = n.g.apart(n.g.full(n.of(source, a.dtype)), t.dims)
     rows, columns = t.dims[j], t.dims[k]
     if n.g.same(u.shape[-1], 0):
         return t

@@ -129,11 +129,13 @@ class TorchReport:
 
     @property
     def skipped(self) -> list[dict[str, str]]:
-        """Returns the functions that Dynamo did not compile at all, and so run as Python, with its reason."""
-        found = []
+        """Returns the functions of which Dynamo compiled nothing, and which run as Python, with its reason: an error, or a break before
+        their first op."""
+        found, seen = [], {f.about.function for f in self.functions}
         for m in _measured():
-            if m.fail_reason and not any(f.about.function == str(m.compile_id).partition("/")[0] for f in self.functions):
-                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.fail_reason)})
+            reason = m.fail_reason or next(iter(m.restart_reasons or ()), "")
+            if reason and str(m.compile_id).partition("/")[0] not in seen:
+                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(reason)})
         return found
 
     def json(self) -> dict[str, Any]:
@@ -175,7 +177,7 @@ class TorchReport:
             if f["break"]:
                 lines.append(f"  break: {f['break']['reason'].splitlines()[0] if f['break']['reason'] else '?'}   {f['break']['line']}")
         lines += [f"recompiled {r['function']}: {r['reason']}" for r in given["recompiles"]]
-        lines += [f"not compiled: {s['function']}: {s['reason']}" for s in given["skipped"]]
+        lines += [f"not compiled: {s['function']}: {s['reason'].splitlines()[0]}" for s in given["skipped"]]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -173,6 +173,14 @@ def test_functions_that_dynamo_leaves_to_python_are_reported():
     assert HERE in row["function"] and "loop" in row["reason"] and "not compiled" in str(report())
 
 
+def test_a_layer_of_pytorch_that_breaks_before_its_first_op_is_reported():
+    layer = torch.nn.AdaptiveLogSoftmaxWithLoss(6, 12, [4, 8])
+    x, y = torch.randn(5, 6), torch.randint(12, (5,))
+    torch.testing.assert_close(torch.compile(layer, backend=backend)(x, y), layer(x, y))
+    (row,) = report().skipped
+    assert not report().functions and "aten.nonzero" in row["reason"] and "not compiled" in str(report())
+
+
 def test_a_recompile_is_reported_with_its_guard():
     compiled = torch.compile(lambda x, k: x * k + 1, backend=backend, dynamic=False)
     compiled(torch.ones(3), 2)

@@ -230,3 +230,15 @@ def test_pictures_of_any_size_are_pooled_into_one(f):
         slope = torch.randn_like(wanted[0])
         torch.testing.assert_close(torch.autograd.grad(found[0], x, slope), torch.autograd.grad(wanted[0], x, slope))
     assert len(ng.torch.report().functions) == 1
+
+
+def test_steps_that_dynamo_makes_symbols():
+    def f(x, y, start, step):
+        return x[start::step] * 2, torch.slice_scatter(x, y, 0, start, None, step)
+
+    compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for n, start, step in ((10, 2, 3), (9, 0, 3), (7, 5, 4), (12, 3, 2)):
+        x = torch.randn(n, 3)
+        y = torch.ones_like(x[start::step])
+        for a, b in zip(compiled(x, y, start, step), f(x, y, start, step), strict=True):
+            torch.testing.assert_close(a, b)
