@@ -11,7 +11,20 @@ import torch
 
 from ngraph.config import config
 from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, nearest
-from ngraph.frontends.torch import caching, drawing, encoders, indexing, losses, private, quantised, recurrent, resizing, sequences, table
+from ngraph.frontends.torch import (
+    caching,
+    drawing,
+    encoders,
+    indexing,
+    losses,
+    matrices,
+    private,
+    quantised,
+    recurrent,
+    resizing,
+    sequences,
+    table,
+)
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.caching import GraphCode
 from ngraph.frontends.torch.graph import line_of, name_of, place_in
@@ -154,6 +167,8 @@ def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
         **quantised.decompositions(),
         **encoders.rules(),
         **indexing.rules(),
+        **matrices.rules(),
+        **losses.slopes(),
         **(drawing.rules() if given["random"] == "ngraph" else {}),
     }
 

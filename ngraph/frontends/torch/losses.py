@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 from torch.nn import functional as F
 
+from ngraph.frontends.torch import private
+
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+MEANS = ("mse", "smooth_l1", "huber")  # losses whose derivative PyTorch's rules divide by the number of elements
 
 
 def multilabel_margin(input: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,6 +53,21 @@ def corrected(gm: GraphModule) -> GraphModule:
         if isinstance(part, GraphModule) and found:
             part.recompile()
     return gm
+
+
+def slopes() -> dict[Any, Any]:
+    """Returns how derivatives of means are taken apart: PyTorch's rules divide by the number of elements, though there be none."""
+    aten = torch.ops.aten
+    return {op: unless_empty(decomposition_table[op]) for op in (getattr(aten, f"{name}_loss_backward").default for name in MEANS)}
+
+
+def unless_empty(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a rule for the derivative of a loss, which is empty where the input is."""
+
+    def slope(dy: torch.Tensor, x: torch.Tensor, *args: Any) -> Any:
+        return torch.empty_like(x) if private.surely(x.numel() == 0) else rule(dy, x, *args)
+
+    return slope
 
 
 def rules() -> dict[Any, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from ngraph.frontends.positional import factors, shapes
 from ngraph.frontends.positional.elementwise import each
@@ -66,6 +67,17 @@ def identity(n: TorchNode, like: Tensor) -> Tensor:
 def lower_factor(n: TorchNode, a: Tensor) -> Tensor:
     t, i, j = matrices(n.g, a)
     return n.g.made(linalg.cholesky(t.op, i, j), t.dims)
+
+
+def checked_factor(a: torch.Tensor, upper: bool = False) -> torch.Tensor:
+    made, info = torch.linalg.cholesky_ex(a, upper=upper)
+    torch._linalg_check_errors(info, "cholesky", is_matrix=a.ndim == 2)
+    return made
+
+
+def rules() -> dict[Any, Any]:
+    """Returns how ops are taken apart that raise an error for some matrices: PyTorch has the check as an op."""
+    return {torch.ops.aten.cholesky.default: checked_factor}
 
 
 @translates("aten.cholesky")

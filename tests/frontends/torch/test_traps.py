@@ -193,6 +193,23 @@ def test_dims_that_reach_beyond_the_memory_of_a_value_are_an_error():
         function(x[:6].clone())
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_matrix_that_is_not_positive_definite_is_the_error_of_eager(upper):
+    function = compiled(lambda x: torch.cholesky(x, upper=upper))
+    x = torch.randn(3, 3)
+    x = x @ x.T + torch.eye(3)
+    torch.testing.assert_close(function(x), torch.linalg.cholesky(x, upper=upper), rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="cholesky: The factorization could not be completed"):
+        function(x - 100 * torch.eye(3))
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+def test_means_of_no_loss_have_an_empty_derivative(name):
+    x = torch.zeros(0, 3, requires_grad=True)
+    y = compiled(lambda x: getattr(torch.nn.functional, name)(x, x.detach() + 1))(x)
+    assert y.isnan() and torch.autograd.grad(y, x)[0].shape == x.shape
+
+
 def test_pivots_out_of_bounds_are_an_error():
     packed, pivots = torch.linalg.lu_factor(torch.randn(3, 3))
     agree(lambda a, b: torch.lu_unpack(a, b)[0], packed, pivots)
