@@ -316,7 +316,7 @@ def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, 
     """Returns a graph of Dynamo's, whose first output is a loss, with its gradients. The tensors are given by their place in its inputs."""
     mode = TracingContext.get().fake_mode  # tensors without elements: AOTAutograd traces twice, and would else compute the step once
     assert mode is not None
-    fakes = {k: mode.from_tensor(t, static_shapes=True) for k, t in (parameters | others).items()}
+    fakes = {k: mode.from_tensor(t, static_shapes=True) for k, t in {**parameters, **others}.items()}
     places = sorted(range(len(fakes)), key=list(fakes).__getitem__)  # of the inputs of the graph, among the tensors that are given
 
     def loss(*tensors: Any) -> Any:
