@@ -34,7 +34,9 @@ CHECKS = frozenset(
     " _linalg_check_errors".split()
 )
 TAKE_NUMBERS = frozenset(
-    f"aten.{name}" for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum full scalar_tensor".split()
+    f"aten.{name}"
+    for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum clamp clamp_min clamp_max masked_fill full"
+    " scalar_tensor".split()
 )
 SETTINGS = frozenset(  # numbers in schemas that the code of an op depends on
     "alpha beta correction input_scale lambd max_val maxnorm min_val negative_slope ord p scale threshold".split()
@@ -215,7 +217,7 @@ class NodeReading:
             if isinstance(val, torch.SymInt):
                 return self.g.length(val)
             if isinstance(val, torch.SymFloat) and is_item(a) and self.scalars:
-                return self.of(a.args[0])
+                return self.g.reshape(self.of(a.args[0]), [])
             if isinstance(val, torch.SymFloat) and a.target in FORMULAS and self.scalars:
                 self.values[a] = made = Tensor(FORMULAS[a.target](*[self._number(x) for x in a.args]), [])
                 return made

@@ -18,7 +18,7 @@ from ngraph.frontends.torch.pointwise import truth, where
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
-from ngraph.op_graph.expr import Idx, maximum
+from ngraph.op_graph.expr import Expr, Idx, maximum
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import functions, sorting
@@ -240,7 +240,8 @@ def bucketize(n: TorchNode, values: Any, row: Tensor, *, out_int32: bool = False
 
 
 @translates("aten.histc")
-def histogram(n: TorchNode, a: Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> Tensor:
+def histogram(n: TorchNode, a: Tensor, bins: Any = 100, low: Any = 0, high: Any = 0) -> Tensor:
+    bins, low, high = [n.g.number(v) if isinstance(v, Expr) else v for v in (bins, low, high)]
     flat = n.g.full(n.g.reshape(a, [size_product(a.shape)]))
     x, axes = flat.op, tuple([d for d in flat.dims if d is not None])
     if low == high == 0 and not n.g.same(axes[0].size, 0):

@@ -242,3 +242,21 @@ def test_steps_that_dynamo_makes_symbols():
         y = torch.ones_like(x[start::step])
         for a, b in zip(compiled(x, y, start, step), f(x, y, start, step), strict=True):
             torch.testing.assert_close(a, b)
+
+
+def test_bins_that_dynamo_makes_symbols():
+    f = torch.compile(torch.histc, backend=ng.torch.backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for bins, low, high in ((5, -1, 2), (7, -3, 4)):
+        x = torch.randn(30)
+        torch.testing.assert_close(f(x, bins, low, high), torch.histc(x, bins, low, high))
+
+
+def test_numbers_of_tensors_with_one_element():
+    def f(x):
+        first = x[:1, :1]
+        return first.item(), x * first.item(), x.clamp(max=first.item()), x.masked_fill(x > 0, first.item())
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(f, backend=ng.torch.backend, fullgraph=True, options={"fallback": "error"})
+        for x in torch.randn(2, 4, 6):
+            torch.testing.assert_close(compiled(x), f(x))
