@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
+from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import name_of
 
 DIVISIONS = frozenset(f"aten.{name}" for name in "div floor_divide remainder fmod".split())
@@ -23,7 +25,7 @@ def check_divisors(gm: GraphModule) -> None:
         x, divisor = node.args[:2]
         if isinstance(divisor, Node):
             right = after(node, aten.ne.Scalar, divisor, 0)
-            if divisor.meta["val"].shape != node.meta["val"].shape:  # where x is empty, nothing is divided
+            if not alike(divisor.meta["val"].shape, node.meta["val"].shape):  # where x is empty, nothing is divided
                 same = after(right, aten.ne.Tensor, x, x)
                 right = after(same, aten.logical_or.default, right, same)
         else:
@@ -40,6 +42,11 @@ def divides_whole_numbers(node: Node) -> bool:
     if not isinstance(result, torch.Tensor) or result.is_floating_point() or result.is_complex():
         return False
     return isinstance(divisor.meta.get("val"), torch.Tensor) if isinstance(divisor, Node) else isinstance(divisor, int) and divisor == 0
+
+
+def alike(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are the same in every call."""
+    return len(a) == len(b) and all(private.surely(n == m) for n, m in zip(a, b, strict=True))
 
 
 def after(node: Node, target: Any, *args: Any) -> Node:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
 from torch.fx import GraphModule
 from torch.nn import functional as F
 
@@ -58,7 +57,7 @@ def corrected(gm: GraphModule) -> GraphModule:
 def slopes() -> dict[Any, Any]:
     """Returns how derivatives of means are taken apart: PyTorch's rules divide by the number of elements, though there be none."""
     aten = torch.ops.aten
-    return {op: unless_empty(decomposition_table[op]) for op in (getattr(aten, f"{name}_loss_backward").default for name in MEANS)}
+    return {op: unless_empty(private.rule_of(op)) for op in (getattr(aten, f"{name}_loss_backward").default for name in MEANS)}
 
 
 def unless_empty(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,7 +71,7 @@ def lower_factor(n: TorchNode, a: Tensor) -> Tensor:
 
 def checked_factor(a: torch.Tensor, upper: bool = False) -> torch.Tensor:
     made, info = torch.linalg.cholesky_ex(a, upper=upper)
-    torch._linalg_check_errors(info, "cholesky", is_matrix=a.ndim == 2)
+    torch.ops.aten._linalg_check_errors.default(info, "cholesky", is_matrix=a.ndim == 2)
     return made
 
 

@@ -119,6 +119,12 @@ def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[...,
     return found
 
 
+def rule_of(op: Any) -> Callable[..., Any]:
+    """Returns PyTorch's own rule that takes an op apart."""
+    found: Callable[..., Any] = global_decomposition_table["post_autograd"][op]
+    return found
+
+
 def foreach_ops() -> Iterator[Any]:
     """The ops over lists of tensors that write none, and have a kernel of PyTorch's that calls an op for each tensor."""
     for full in torch._C._dispatch_get_all_op_names():

@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions
 
-from ngraph.frontends.torch import backend, private, report, reset
+from ngraph.frontends.torch import backend, losses, private, report, reset
 
 
 def test_this_is_the_version_that_is_tested():
@@ -23,6 +23,14 @@ def test_the_table_of_decompositions_leaves_whole_what_is_ours():
     names = {str(op).rpartition(".")[0] for op in private.decompositions(lambda op: op == "aten.elu.default")}
     assert "aten.gelu_backward" in names and "aten.layer_norm" in names and "aten.narrow_copy" in names
     assert not names & {*private.WHOLE, "aten.elu", "aten.uniform", "aten.add_"}
+
+
+def test_rules_of_means_divide_by_the_number_of_elements():
+    """If they no longer do, `losses.slopes` can go."""
+    one, none = torch.ones(()), torch.zeros(0)
+    for name in losses.MEANS:
+        with pytest.raises(ZeroDivisionError):
+            private.rule_of(getattr(torch.ops.aten, f"{name}_loss_backward").default)(one, none, none, 1, *[1.0] * (name != "mse"))
 
 
 def test_every_op_over_lists_that_writes_none_is_taken_apart():

@@ -174,6 +174,20 @@ def test_whole_numbers_divided_by_zero_are_the_error_of_eager(name):
             torch.testing.assert_close(function(x, y), wanted)
 
 
+def test_divisors_of_as_many_numbers_as_values_decide_are_checked():
+    def f(x, y):
+        some = x[x > 2]
+        return some // y, some % some, y // some
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        function = compiled(f, fullgraph=True)
+        for x, y in ([5, 1, 7], 2), ([0, 9, 1, 8], 3), ([1, 0], 0):
+            for a, b in zip(function(torch.tensor(x), torch.tensor([y])), f(torch.tensor(x), torch.tensor([y])), strict=True):
+                torch.testing.assert_close(a, b)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            function(torch.tensor([3]), torch.tensor([0]))
+
+
 @pytest.mark.parametrize("f", [lambda x: x.max(), lambda x: x.min(), lambda x: torch.as_strided(x * 2, (2, 2), (1, 2))])
 def test_what_there_is_no_memory_for_is_the_error_of_eager(f):
     for x in (torch.zeros(0), torch.zeros(0, 3)):
