@@ -349,21 +349,20 @@ class Plan:
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
         """Returns the number of elements of an axis, given those of the symbols and the content of buffers. Raises LookupError."""
+        own = self.axes[axis]
+        if isinstance(own, int):
+            return own
+        if axis in lengths:
+            return lengths[axis]
 
         def leaf(e: Leaf) -> int:
-            if type(e) is Len:
-                own = self.axes[e.of]
-                if isinstance(own, int):
-                    return own
-                if e.of in lengths:
-                    return lengths[e.of]
-                if own != e:
-                    return int(expr.evaluate(own, leaf))
+            if type(e) is Len and e.of != axis:
+                return self.length(e.of, lengths, run)
             if type(e) is Load and run is not None:
                 return run(e.of)
             raise LookupError(f"{e!r} has no value here")
 
-        return leaf(Len(axis))
+        return int(expr.evaluate(own, leaf))
 
     @cached_property
     def guessed_symbols(self) -> dict[AxisId, int]:

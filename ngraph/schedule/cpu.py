@@ -35,7 +35,7 @@ from ngraph.schedule.form import (
 )
 from ngraph.schedule.linear import Forms
 from ngraph.schedule.matrix import matrix_loops, terms
-from ngraph.schedule.search import AccessDescriptor, LoopSchedule, MatrixLoops, View, cost, schedule, summing_alike
+from ngraph.schedule.search import AccessDescriptor, LoopSchedule, MatrixLoops, View, cost, scalar, schedule, summing_alike
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
@@ -62,12 +62,14 @@ from ngraph.tensors.index import Read, loop_variant_axes
 FREE = ("read", "number", "index", "predicate", "copy")  # lines that cost nothing beside their address
 
 
-def schedule_kernel(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> ScheduledKernel:
+def schedule_kernel(
+    plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None, bare: bool = False
+) -> ScheduledKernel:
     """The kernel as it runs on a processor. Lengths that the plan does not know stay expressions.
 
-    picks: schedules of loop nests that take the place of the cheapest ones.
+    picks: schedules of loop nests that take the place of the cheapest ones. bare: without vectors and tiles, which makes the shortest code.
     """
-    return _Scheduler(plan, kernel, target, picks or {}).scheduled()
+    return _Scheduler(plan, kernel, target, picks or {}, bare=bare).scheduled()
 
 
 Choose = Callable[[Sequence[Loop], Sequence[Loop]], StageChoice]
@@ -109,9 +111,10 @@ class _Scheduler(KernelAddresses):
         target: Cpu,
         picks: Mapping[View, LoopSchedule],
         choices: Iterator[Choose] | None = None,
+        bare: bool = False,
     ) -> None:
         super().__init__(plan, kernel)
-        self.target, self.picks, self.choices = target, picks, choices
+        self.target, self.picks, self.choices, self.bare = target, picks, choices, bare
         self.share = plan.share(kernel)
         self.views: dict[View, None] = {}  # in order
         self.cut: dict[AxisId, int] = {}
@@ -130,7 +133,7 @@ class _Scheduler(KernelAddresses):
     def scheduled(self) -> ScheduledKernel:
         """The kernel with versions for all lengths, and for short ones where that pays and nothing is picked for it."""
         versions = self._bounded(None)
-        return self._kernel(versions if self.picks else [*self._shorter(versions), *versions])
+        return self._kernel(versions if self.picks or self.bare else [*self._shorter(versions), *versions])
 
     def given(self, bounds: Sequence[LengthBound], peeled: frozenset[AxisId]) -> ScheduledKernel:
         """The kernel with what is chosen for it: versions of these bounds, and for last blocks along these axes."""
@@ -532,6 +535,8 @@ class _StageScheduler(StageAddresses):
         self.kernel.looked.append(view)
         if self.kernel.like:
             return summing_alike(view, target, self.kernel.like.pop(0))
+        if self.kernel.bare and view in self.kernel.views:
+            return scalar(view, target)
         return self.kernel.picks.get(view) or schedule(view, target)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:

@@ -7,9 +7,9 @@ and caches. A tile has rows along one axis and columns along the vector axis, or
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
@@ -112,19 +112,19 @@ class LoopSchedule(NamedTuple):
 @lru_cache(4096)
 def schedule(view: View, m: Cpu) -> LoopSchedule:
     """The cheapest schedule; the first of equal ones."""
-    best = min(_candidates(view, m), key=lambda s: _cost(view, m, s))
+    best = min(_candidates(view, m), key=_Prices(view, m).of)
     return best._replace(order=_order(view, m, best))
 
 
 def cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     """The cost of all elements by a schedule, in vector instructions."""
-    return _cost(view, m, s) * math.prod([size(view, d) for d in (*view.free, *view.reduced)])
+    return _Prices(view, m).of(s) * math.prod([size(view, d) for d in (*view.free, *view.reduced)])
 
 
 def summing_alike(view: View, m: Cpu, like: LoopSchedule) -> LoopSchedule:
     """The cheapest schedule of those with the same vectors that add up in the same order as another one."""
     alike = [s for s in _candidates(view, m) if s.vector == like.vector and _sums(view, s) == _sums(view, like)]
-    best = min([like, *alike], key=lambda s: _cost(view, m, s))
+    best = min([like, *alike], key=_Prices(view, m).of)
     return best._replace(order=_order(view, m, best))
 
 
@@ -137,7 +137,7 @@ def scalar(view: View, m: Cpu) -> LoopSchedule:
 def alternatives(view: View, m: Cpu, count: int) -> list[LoopSchedule]:
     """The schedule, then those that come next and add up in the same order, so that they give the same bits."""
     first = schedule(view, m)
-    ranked = sorted([s for s in _candidates(view, m) if _sums(view, s) == _sums(view, first)], key=lambda s: _cost(view, m, s))
+    ranked = sorted([s for s in _candidates(view, m) if _sums(view, s) == _sums(view, first)], key=_Prices(view, m).of)
     others = [s._replace(order=_order(view, m, s)) for s in ranked]
     return [first, *[s for s in dict.fromkeys(others) if s != first][:count]]
 
@@ -272,20 +272,19 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
                 if m.vector_registers > MAX_COLUMNS * SPARE_REGISTERS
                 else m.vector_registers // 2
             )
+            turned = [t for t in view.free if any(_is_transposed(view, w, v, t) for w in view.walks)] if not view.sums else []
+            tiles = [t for t in rows if t is not v and t is not s] if view.sums and s not in view.reduced else []
+            most_rows = {t: _independent_rows(view, m, v, t, s) for t in tiles}
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= MIN_LOOP_BODY else (1, 2)):
                     continue
                 yield LoopSchedule(lanes, v, None, s, 1, columns)
-                for t in view.free if columns == 1 and not view.sums else ():
-                    if any(_is_transposed(view, w, v, t) for w in view.walks):
-                        n = size(view, t)
-                        yield LoopSchedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
-                for t in rows:
-                    if t is v or t is s or not view.sums or s in view.reduced:
-                        continue
+                for t in turned if columns == 1 else ():
+                    n = size(view, t)
+                    yield LoopSchedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
+                for t in tiles:
                     spare = SPARE_REGISTERS // 2 + max(columns, SPARE_REGISTERS if m.vector_registers < 32 else 1)
-                    room = (m.vector_registers - spare) // (columns * len(view.sums))
-                    room = min(room, _independent_rows(view, m, v, t, s))
+                    room = min((m.vector_registers - spare) // (columns * len(view.sums)), most_rows[t])
                     if room > 1:
                         n = size(view, t)
                         yield from [LoopSchedule(lanes, v, t, s, k, columns) for k in _heights(n, room, t in view.open)]
@@ -360,62 +359,115 @@ def _may_lie(view: View, d: D) -> bool:
     return all(not w.combines or (w.steps[d] and d not in w.non_affine) for w in view.walks)
 
 
-def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
-    """Returns the cost of one element, in vector instructions."""
-    v, columns = s.vector, s.across
+class _Tiled(NamedTuple):
+    """What one step computes and moves, each as the sums of what a tile has once, for each column, for each row, and for each of both."""
 
-    def times(deps: frozenset[D]) -> int:
-        return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
-
-    n = 1 if v is None else size(view, v)
-    together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
-    short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
-    for d in (s.tile, columns):
-        if d is not None and d == s.tile and s.deep is not None:
-            together *= min(s.rows, size(view, d))
-        elif d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
-            likely, rows = view.likely[d] if view.likely else size(view, d), d == s.tile and bool(view.sums)
-            together *= _units_used(s.units(d), s.lanes if d is v else 1, short, likely, rows, view.sizes[d])
-        elif d is not None:
-            steps = -(-size(view, d) // (s.lanes if d is v else 1))
-            together *= steps / -(-steps // s.units(d))
-
-    def access(w: AccessDescriptor) -> float:
-        step = w.steps[v] if v is not None else 1
-        easy = v is None or (v not in w.non_affine and (step == 1 or v not in w.deps))
-        if easy:
-            return times(w.deps) * (1.0 if v in w.deps else BROADCAST_RELATIVE_COST)
-        if _is_transposed(view, w, v, s.tile):
-            return s.lanes * (1 + math.log2(s.lanes))
-        if step and (2 <= step <= MAX_SHUFFLED_STEP or step == -1) and v not in w.non_affine and not w.store:
-            return times(w.deps) * (2.0 * step - 1 if step > 0 else 2.0)
-        if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:
-            return times(w.deps) * float(step)
-        # a store that scatters its lanes is no faster than as many stores of single elements, with the loop around them
-        return times(w.deps) * SCATTERED_LANE_COST * s.lanes * (3 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST)
-
-    early = [w for w in view.walks if not w.epilogue]
-    epilogue = [w for w in view.walks if w.epilogue]
-    flat = view.reduced if v in view.reduced or columns in view.reduced else ()
-    sums = sum([times(deps.union(flat)) for deps in view.sums])
-    work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
-    total = work + (LOAD_COST if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
-    if s.deep is not None:
-        total = _matrix_cost(view, m, s)
-    steps = math.prod([size(view, d) for d in view.reduced])
-    ends = sum([access(w) for w in epilogue]) + (MATRIX_COST + 2 * sums if s.deep is not None else 0.0)
-    if v in view.reduced:
-        steps = max(1, steps // s.lanes)
-        ends += sums * 2 * math.log2(s.lanes)
-    written = [_written(view, s, d) for d in (s.tile, columns) if d is not None] if view.sums and s.deep is None else [0]
-    return (total + ends / steps) * (1 + WRITTEN_COST * math.prod(written)) / together
+    work: list[float]
+    sums: list[float]
+    flat: list[float]  # sums that several lanes or columns of one element share
+    early: list[float]  # accesses before the end of the sum
+    late: list[float]  # accesses after it
 
 
-def _written(view: View, s: LoopSchedule, d: D) -> int:
-    """Returns the steps of a loop that are written out, in tiles of all sizes that it is cut into."""
-    if view.sizes[d] is None or d in view.open:
-        return sum([x.units for x in remainders(s.units(d), d == s.tile)])
-    return sum({x.units for x in segments(size(view, d), s.lanes if d == s.vector else 1, s.units(d))})
+class _Prices:
+    """Prices of the schedules of a view: the cost of one element, in vector instructions."""
+
+    def __init__(self, view: View, m: Cpu):
+        self.view, self.m = view, m
+        self.steps = math.prod([size(view, d) for d in view.reduced])
+        self.tiled: dict[Any, _Tiled] = {}
+
+    def of(self, s: LoopSchedule) -> float:
+        view, v, rows, columns = self.view, s.vector, s.rows, s.columns
+        key = s.lanes, v, s.tile, s.across
+        found = self.tiled.get(key)
+        if found is None:
+            found = self.tiled[key] = self._tiled(*key)
+
+        def times(parts: list[float]) -> float:
+            once, of_column, of_row, of_both = parts
+            return once + of_column * columns + of_row * rows + of_both * rows * columns
+
+        sums = times(found.flat)
+        work = times(found.work) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
+        total = work + (LOAD_COST if view.sums else 1.0) * times(found.early) + 2.0
+        if s.deep is not None:
+            total = _matrix_cost(view, self.m, s)
+        steps, ends = self.steps, times(found.late) + (MATRIX_COST + 2 * sums if s.deep is not None else 0.0)
+        if v in view.reduced:
+            steps = max(1, steps // s.lanes)
+            ends += sums * 2 * math.log2(s.lanes)
+        written = [self._written(s, d) for d in (s.tile, s.across) if d is not None] if view.sums and s.deep is None else [0]
+        short = min(1.0, SUMS_IN_FLIGHT / max(times(found.sums), 1)) if view.sums else 0.0
+        return (total + ends / steps) * (1 + WRITTEN_COST * math.prod(written)) / self._together(s, short)
+
+    def _tiled(self, lanes: int, v: D | None, tile: D | None, across: D | None) -> _Tiled:
+        view = self.view
+
+        def parts(of: Iterable[tuple[float, frozenset[D]]]) -> list[float]:
+            found = [0.0] * 4
+            for k, deps in of:
+                found[(across in deps) + 2 * (tile in deps)] += k
+            return found
+
+        flat = view.reduced if v in view.reduced or across in view.reduced else ()
+        moved = [(w, _access_cost(view, w, lanes, v, tile)) for w in view.walks]
+        return _Tiled(
+            parts(view.work),
+            parts([(1, deps) for deps in view.sums]),
+            parts([(1, deps.union(flat)) for deps in view.sums]),
+            parts([found for w, found in moved if not w.epilogue]),
+            parts([found for w, found in moved if w.epilogue]),
+        )
+
+    def _together(self, s: LoopSchedule, short: float) -> float:
+        """Returns the elements that a step of a tile computes, in the mean. short: the least part of its time that a shorter one takes."""
+        view, v = self.view, s.vector
+        n = 1 if v is None else size(view, v)
+        together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
+        for d in (s.tile, s.across):
+            if d is not None and d == s.tile and s.deep is not None:
+                together *= min(s.rows, size(view, d))
+            elif d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
+                likely, rows = view.likely[d] if view.likely else size(view, d), d == s.tile and bool(view.sums)
+                together *= _units_used(s.units(d), s.lanes if d is v else 1, short, likely, rows, view.sizes[d])
+            elif d is not None:
+                steps = -(-size(view, d) // (s.lanes if d is v else 1))
+                together *= steps / -(-steps // s.units(d))
+        return together
+
+    def _written(self, s: LoopSchedule, d: D) -> int:
+        """Returns the steps of a loop that are written out, in tiles of all sizes that it is cut into."""
+        if self.view.sizes[d] is None or d in self.view.open:
+            return _open_steps(s.units(d), d == s.tile)
+        return _steps(size(self.view, d), s.lanes if d == s.vector else 1, s.units(d))
+
+
+@lru_cache(1024)
+def _open_steps(units: int, rows: bool) -> int:
+    """Returns the steps of all iterations of a loop whose length is open."""
+    return sum([x.units for x in remainders(units, rows)])
+
+
+@lru_cache(4096)
+def _steps(n: int, unit: int, units: int) -> int:
+    """Returns the steps of all different iterations of a loop over n places."""
+    return sum({x.units for x in segments(n, unit, units)})
+
+
+def _access_cost(view: View, w: AccessDescriptor, lanes: int, v: D | None, tile: D | None) -> tuple[float, frozenset[D]]:
+    """Returns the cost of a read or store of one vector, in vector instructions, and the loops along which a tile has more of them."""
+    step = w.steps[v] if v is not None else 1
+    if v is None or (v not in w.non_affine and (step == 1 or v not in w.deps)):
+        return 1.0 if v in w.deps else BROADCAST_RELATIVE_COST, w.deps
+    if _is_transposed(view, w, v, tile):
+        return lanes * (1 + math.log2(lanes)), frozenset()
+    if step and (2 <= step <= MAX_SHUFFLED_STEP or step == -1) and v not in w.non_affine and not w.store:
+        return 2.0 * step - 1 if step > 0 else 2.0, w.deps
+    if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:
+        return float(step), w.deps
+    # a store that scatters its lanes is no faster than as many stores of single elements, with the loop around them
+    return SCATTERED_LANE_COST * lanes * (3 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST), w.deps
 
 
 @lru_cache

@@ -245,21 +245,25 @@ def dtype_of(x: Arg) -> DType:
 
 def known_length(axes: Mapping[AxisId, ExprLike], a: AxisId, known: dict[AxisId, int | None]) -> int | None:
     """Returns the length of an axis, if it is known before a call; `known` is a memo of lengths."""
+    if a not in known:
+        own = axes.get(a)
+        known[a] = own if own is None or type(own) is int else _known(axes, own, a, known)
+    return known[a]
+
+
+def _known(axes: Mapping[AxisId, ExprLike], length: ExprLike, a: AxisId, known: dict[AxisId, int | None]) -> int | None:
+    """Returns the length of an axis that is an expression, if it is known."""
 
     def leaf(e: expr.Leaf) -> int:
-        own = axes[e.of] if type(e) is Len else e
-        if own == e:
+        found = known_length(axes, e.of, known) if type(e) is Len and e.of != a else None
+        if found is None:
             raise LookupError
-        return int(expr.evaluate(own, leaf))
+        return found
 
-    if a in known:
-        return known[a]
     try:
-        found = axes[a]
-        known[a] = found if type(found) is int else leaf(Len(a))
+        return int(expr.evaluate(length, leaf))
     except LookupError:
-        known[a] = None
-    return known[a]
+        return None
 
 
 def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]]) -> dict[AxisId, int]:
@@ -289,17 +293,19 @@ def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[A
 
 def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int]) -> int:
     """The length of an axis that costs take, where those of `guessed_symbols` come with a call; at least 1."""
-
-    def leaf(e: expr.Leaf) -> int:
-        own = axes[e.of] if type(e) is Len else e
-        if own != e and type(e) is Len:
-            return int(expr.evaluate(own, leaf))
-        return symbols.get(e.of, ASSUMED_LENGTH) if type(e) is Len else ASSUMED_LENGTH
-
     try:
-        return max(leaf(Len(a)), 1)
+        return max(_guessed(axes, a, symbols), 1)
     except ZeroDivisionError:
         return ASSUMED_LENGTH
+
+
+def _guessed(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int]) -> int:
+    own = axes[a]
+    if type(own) is int:
+        return own
+    if own == Len(a):
+        return symbols.get(a, ASSUMED_LENGTH)
+    return int(expr.evaluate(own, lambda e: _guessed(axes, e.of, symbols) if type(e) is Len else ASSUMED_LENGTH))
 
 
 def batch_axes(axes: Mapping[AxisId, ExprLike], inputs: Iterable[Sequence[AxisId]]) -> frozenset[AxisId]:

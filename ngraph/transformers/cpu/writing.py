@@ -23,7 +23,6 @@ from ngraph.runtime.host import jit, worker
 from ngraph.schedule.cores import share_out
 from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
-from ngraph.schedule.search import scalar
 from ngraph.targets import Cpu
 from ngraph.targets.tuning import MAX_QUICK_SECONDS
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
@@ -131,12 +130,8 @@ def schedule_step(plan: Plan, kernel: Kernel, target: Cpu, tuned: bool) -> Sched
     """Returns a kernel with its cheapest schedules, or with measured ones, or with scalars where it is short and runs once."""
     if kernel in plan.steps:
         return schedule_kernel(plan, kernel, target, tuning.picks(plan, kernel, target) if tuned else None)
-    cheapest = schedule_kernel(plan, kernel, target)
-    picks = {view: scalar(view, target) for view in cheapest.searched}
-    if not picks:
-        return cheapest
-    bare = schedule_kernel(plan, kernel, target, picks)
-    return bare if seconds(bare) < MAX_QUICK_SECONDS else cheapest
+    bare = schedule_kernel(plan, kernel, target, bare=True)
+    return bare if seconds(bare) < MAX_QUICK_SECONDS else schedule_kernel(plan, kernel, target)
 
 
 def scheduled(code: LoadedPlan) -> str:
