@@ -328,24 +328,30 @@ class Nest(Scope):
                     made[t] = self._fold(*tracks[t], made[t])
             return made
 
-        def level(k: int, carried: Sequence[IRValue]) -> Sequence[IRValue]:
-            if k == len(order):
-                return self._together(inner, carried, steps) if inner else leaf(*carried)
-
-            def body(*values: IRValue) -> Sequence[IRValue]:
-                self._hoist(roots, (*order[k + 1 :], *inner))
-                return level(k + 1, values)
-
-            return self._each(order[k], carried, body)
+        def last(*carried: IRValue) -> Sequence[IRValue]:
+            return self._together(inner, carried, steps) if inner else leaf(*carried)
 
         of: dict[tuple[int, int, int], list[IRValue]] = {}
-        for (k, i, j), v in zip(tracks, level(0, first), strict=True):
+        for (k, i, j), v in zip(tracks, self._ordered(order, inner, roots, first, last), strict=True):
             of.setdefault((k, i, 0 if self.across in self.reduced else j), []).append(v)
         for (k, i, j), values in of.items():
             kind = self.stage.combine[k].kind
             while len(values) > 1:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
             self.known[self.border + k, i, j] = as_one(w, kind, values[0]) if flat else values[0]
+
+    def _ordered(
+        self, order: Sequence[Loop], inner: Sequence[Loop], roots: Sequence[int], carried: Sequence[IRValue], last: Body
+    ) -> Sequence[IRValue]:
+        """Reduced loops one inside the other, with what the innermost one of `order` does. inner: those that are written as one there."""
+        if not order:
+            return last(*carried)
+
+        def body(*values: IRValue) -> Sequence[IRValue]:
+            self._hoist(roots, (*order[1:], *inner))
+            return self._ordered(order[1:], inner, roots, values, last)
+
+        return self._each(order[0], carried, body)
 
     def _rows_ahead(self) -> list[tuple[Access, int, list[str]]]:
         """Operands of the epilogue that are prefetched: elements from row to row, and the addresses of the first row's lines."""

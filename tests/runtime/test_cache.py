@@ -534,6 +534,24 @@ def test_threads_compile_one_after_the_other():
     w.end()
 
 
+def test_a_start_does_not_wait_for_the_texts_of_another_thread():
+    w = Workers()
+    w.start()
+
+    def texts():
+        yield ir(1)
+        other = threading.Thread(target=w.start, daemon=True)
+        other.start()
+        other.join(5)
+        assert not other.is_alive()
+        yield ir(2)
+
+    try:
+        assert [value(m) for m in w.compile(texts(), HOST)] == [1, 2]
+    finally:
+        w.end()
+
+
 def test_a_forked_process_has_processes_of_its_own(folder):
     script = """
     import os

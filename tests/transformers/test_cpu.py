@@ -15,6 +15,7 @@ import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, OutOfMemoryError
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.runtime.host.bytecode import at_once
+from ngraph.transformers.cpu import fast
 from ngraph.transformers.cpu.device import CpuDevice
 from ngraph.transformers.executable import versions
 
@@ -353,6 +354,16 @@ def test_what_has_a_length_waits_for_the_step_that_finds_it(cpu):
 
 
 # ---- the fast way in ------------------------------------------------------------------------------------------------------------
+
+
+def test_threads_and_the_entry_are_loaded_at_once(monkeypatch):
+    """Neither waits for the other: LLVM has both before the kernels of the program come."""
+    met = threading.Barrier(3, timeout=5)
+    monkeypatch.setattr(fast.pool, "made", lambda: False)
+    monkeypatch.setattr(fast.pool, "pool", lambda load: met.wait())
+    monkeypatch.setattr(fast.entry, "code", lambda load: met.wait())
+    fast.load_ahead()
+    met.wait()
 
 
 @pytest.mark.parametrize("limit, quick", [(1e9, True), (0.0, False)])

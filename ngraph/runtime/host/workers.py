@@ -143,6 +143,8 @@ class Workers:
 
     def start(self) -> None:
         """Lets one load LLVM ahead of the first request. Raises OSError where there can be not a process, ImportError without llvmlite."""
+        if self.processes is not None:  # maybe at work for another thread, which need not end first
+            return
         with self.lock:
             if self.processes is None:
                 self.processes = _Processes()

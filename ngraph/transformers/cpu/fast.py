@@ -40,15 +40,18 @@ def load_text(write: Callable[..., str], target: Cpu, *facts: Any) -> LoadedObje
 
 
 def load_ahead() -> None:
-    """Compiles and loads the threads and the entry of this process on a thread of their own: LLVM would wait while a program is planned."""
+    """Compiles and loads the threads and the entry of this process while a program is planned, for which LLVM would wait.
 
-    def load() -> None:
+    Each is done on a thread of its own: between the two, one thread would wait for Python, and then for LLVM behind all of the program.
+    """
+
+    def load(make: Callable[..., Any]) -> None:
         with contextlib.suppress(Exception):  # the first call tries again, and says so
-            pool.pool(load_text)
-            entry.code(load_text)
+            make(load_text)
 
     if not pool.made():
-        threading.Thread(target=partial(copy_context().run, load), daemon=True).start()
+        for make in (pool.pool, entry.code):
+            threading.Thread(target=partial(copy_context().run, load, make), daemon=True).start()
 
 
 class Fast:

@@ -38,36 +38,40 @@ __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "shar
 
 def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
     """Writes and compiles the kernels of a plan, equal ones once. `tuned`: with measured schedules."""
-    own = cache()
     if tuned:
         tuning.tune(every(plan), target)
-    made: dict[Plan, dict[PlanStep, tuple[CompiledKernel, ...]]] = {}
-    known: dict[tuple[bytes, bool], tuple[CompiledKernel, Shape]] = {}
+    made: _Made = {}
+    cache().objects(_written(plan, target, tuned, made, {}), target)
+    return _compiled(plan, tuned, made)
 
-    def texts(p: Plan) -> Iterator[str]:
-        made[p] = {}
-        seldom = {*p.once, *p.start}
-        for s in sorted(p.every, key=lambda s: (s in seldom, not summing(s))):  # what LLVM takes long for comes first
-            this = shape(p, s) if type(s) is Kernel else None
-            key = (this.key if this is not None else b"", s in seldom)
-            if this is not None and key in known:
-                part, other = known[key]
-                made[p][s] = (CompiledKernel(moved(part.code, other, this), part.key),)
-                continue
-            codes = emitted(p, s, target, tuned)
-            parts = tuple([CompiledKernel(replace(c, text=""), own.key(c.text, target)) for c in codes])
-            made[p][s] = parts
-            if this is not None:
-                known[key] = parts[0], this
-            yield from [c.text for c in codes]
-            for body in s.bodies.values() if type(s) is OpaqueOp else ():
-                yield from texts(body)
 
-    def together(p: Plan) -> CompiledPlan:
-        return CompiledPlan(p, tuple([made[p][s] for s in p.every]), tuple(map(together, p.bodies)), tuned)
+_Made = dict[Plan, dict[PlanStep, tuple[CompiledKernel, ...]]]
 
-    own.objects(texts(plan), target)
-    return together(plan)
+
+def _written(
+    plan: Plan, target: Cpu, tuned: bool, made: _Made, known: dict[tuple[bytes, bool], tuple[CompiledKernel, Shape]]
+) -> Iterator[str]:
+    """Yields the texts of kernels, those of plans inside too, and adds the kernels to `made`; what `known` has is not written again."""
+    own, steps, seldom = cache(), made.setdefault(plan, {}), {*plan.once, *plan.start}
+    for s in sorted(plan.every, key=lambda s: (s in seldom, not summing(s))):  # what LLVM takes long for comes first
+        this = shape(plan, s) if type(s) is Kernel else None
+        key = (this.key if this is not None else b"", s in seldom)
+        if this is not None and key in known:
+            part, other = known[key]
+            steps[s] = (CompiledKernel(moved(part.code, other, this), part.key),)
+            continue
+        codes = emitted(plan, s, target, tuned)
+        parts = tuple([CompiledKernel(replace(c, text=""), own.key(c.text, target)) for c in codes])
+        steps[s] = parts
+        if this is not None:
+            known[key] = parts[0], this
+        yield from [c.text for c in codes]
+        for body in s.bodies.values() if type(s) is OpaqueOp else ():
+            yield from _written(body, target, tuned, made, known)
+
+
+def _compiled(plan: Plan, tuned: bool, made: _Made) -> CompiledPlan:
+    return CompiledPlan(plan, tuple([made[plan][s] for s in plan.every]), tuple([_compiled(p, tuned, made) for p in plan.bodies]), tuned)
 
 
 def summing(step: PlanStep) -> bool:
