@@ -5,6 +5,7 @@ Arrays in files are memory-mapped: they use the system's page cache, which it ma
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ class MappedFile(mmap.mmap):
 
     path: str
     was: tuple[int, ...]
+    hashed: bytes | None
 
     @staticmethod
     def of(path: str | os.PathLike[str]) -> MappedFile | bytes:
@@ -38,7 +40,7 @@ class MappedFile(mmap.mmap):
             found = _maps.get(was)
             if found is None:
                 found = _maps[was] = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
-                found.path, found.was = os.fspath(path), was
+                found.path, found.was, found.hashed = os.fspath(path), was, None
             return found
 
     def check(self) -> None:
@@ -46,6 +48,13 @@ class MappedFile(mmap.mmap):
         now = _now(self.path)
         if now[:2] == self.was[:2] and now != self.was:
             raise ParseError(f"{self.path} has changed since it was read", fix="read it again; write new files beside, and move them there")
+
+    def digest(self) -> bytes:
+        """Returns a hash of the content, computed once. Raises ParseError where the file was written since it was mapped."""
+        self.check()
+        if self.hashed is None:
+            self.hashed = hashlib.sha256(self).digest()
+        return self.hashed
 
     def let_go(self) -> None:
         """Tells the system that the pages are not needed for now."""

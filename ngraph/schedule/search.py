@@ -7,7 +7,7 @@ and caches. A tile has rows along one axis and columns along the vector axis, or
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -123,7 +123,7 @@ def cost(view: View, m: Cpu, s: LoopSchedule) -> float:
 
 def summing_alike(view: View, m: Cpu, like: LoopSchedule) -> LoopSchedule:
     """The cheapest schedule of those with the same vectors that add up in the same order as another one."""
-    alike = [s for s in _candidates(view, m) if s.vector == like.vector and _sums(view, s) == _sums(view, like)]
+    alike = [s for s in _candidates(view, m, (like.vector,)) if s.vector == like.vector and _sums(view, s) == _sums(view, like)]
     best = min([like, *alike], key=_Prices(view, m).of)
     return best._replace(order=_order(view, m, best))
 
@@ -247,13 +247,14 @@ def size(view: View, d: D) -> int:
     return max(n, 1) if n is not None else view.likely[d] if view.likely else ASSUMED_LENGTH
 
 
-def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
+def _candidates(view: View, m: Cpu, vectors: Sequence[D | None] = ()) -> Iterator[LoopSchedule]:
+    """Yields what may be the cheapest schedule. vectors: the loops along which vectors may lie, by default all."""
     yield from _matrices(view, m)
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
     rows.sort(key=lambda d: max([_apart(w, d) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
-    for v in (None, *view.free, *view.reduced):
+    for v in vectors or (None, *view.free, *view.reduced):
         if v is not None and (view.lanes == 1 or not _may_lie(view, v)):
             continue
         lanes = 1 if v is None else view.lanes

@@ -8,7 +8,6 @@ have entries; others are read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -186,8 +185,10 @@ def installed(package: str) -> bytes:
 
 def identity(file: MappedFile) -> bytes:
     """Returns the identity of a file: a hash of its content; for large files location, length and time of writing."""
+    if len(file) <= MAX_HASHED_BYTES:
+        return file.digest()
     file.check()
-    return hashlib.sha256(file).digest() if len(file) <= MAX_HASHED_BYTES else repr(file.was).encode()
+    return repr(file.was).encode()
 
 
 def beside(folder: str, names: Mapping[str, str | None]) -> dict[str, MappedFile] | None:
