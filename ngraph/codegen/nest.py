@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -500,16 +500,28 @@ class Nest(Scope):
 
     def _interleaved_rows(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
         """Computes what several places of the tile need line by line, where a line takes long: their chains then run beside each other."""
-        needed, todo = set[int](), list(roots)
+        roots = list(roots)
+        if len(places) < 2 or self._costly.isdisjoint(roots):
+            return
+        needed, todo = set[int](), roots
         while todo:
             n = todo.pop()
             if n not in needed and any(self._key(n, i, j) not in self.known for i, j in places):
                 needed.add(n)
                 todo += self.uses[n]
-        if len(places) > 1 and any(COST[self.lines[n].op] >= MIN_INTERLEAVED_COST for n in needed):
+        if any(COST[self.lines[n].op] >= MIN_INTERLEAVED_COST for n in needed):
             for n in sorted(needed):
                 for i, j in places:
                     self.value(n, i, j)
+
+    @cached_property
+    def _costly(self) -> frozenset[int]:
+        """The lines that take long, and those that use them, directly or not."""
+        found = set[int]()
+        for n, line in self.lines.items():
+            if COST[line.op] >= MIN_INTERLEAVED_COST or not found.isdisjoint(self.uses[n]):
+                found.add(n)
+        return frozenset(found)
 
     def _key(self, n: int, i: int, j: int) -> tuple[int, int, int]:
         deps = self.deps[n]
