@@ -53,7 +53,7 @@ def _written(
 ) -> Iterator[str]:
     """Yields the texts of kernels, those of plans inside too, and adds the kernels to `made`; what `known` has is not written again."""
     own, steps, seldom = cache(), made.setdefault(plan, {}), {*plan.once, *plan.start}
-    for s in sorted(plan.every, key=lambda s: (s in seldom, not summing(s))):  # what LLVM takes long for comes first
+    for s in sorted(plan.every, key=lambda s: (s in seldom, not summing(s), -lines(s))):  # what LLVM takes long for comes first
         this = shape(plan, s) if type(s) is Kernel else None
         key = (this.key if this is not None else b"", s in seldom)
         if this is not None and key in known:
@@ -77,6 +77,11 @@ def _compiled(plan: Plan, tuned: bool, made: _Made) -> CompiledPlan:
 def summing(step: PlanStep) -> bool:
     """Whether a step has a sum, or the like, over an axis; its code is longer than that of others."""
     return type(step) is Kernel and any(stage.combine for stage in step.stages)
+
+
+def lines(step: PlanStep) -> int:
+    """The lines of a step's stages; code of many lines is mostly long."""
+    return sum([len(stage.before) + len(stage.after) for stage in step.stages]) if type(step) is Kernel else 0
 
 
 def stripped(made: CompiledPlan) -> CompiledPlan:
