@@ -247,14 +247,14 @@ def size(view: View, d: D) -> int:
     return max(n, 1) if n is not None else view.likely[d] if view.likely else ASSUMED_LENGTH
 
 
-def _candidates(view: View, m: Cpu, vectors: Sequence[D | None] = ()) -> Iterator[LoopSchedule]:
-    """Yields what may be the cheapest schedule. vectors: the loops along which vectors may lie, by default all."""
+def _candidates(view: View, m: Cpu, along: Sequence[D | None] = ()) -> Iterator[LoopSchedule]:
+    """Yields what may be the cheapest schedule. along: the loops along which vectors may lie, by default all."""
     yield from _matrices(view, m)
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
     rows.sort(key=lambda d: max([_apart(w, d) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
-    for v in vectors or (None, *view.free, *view.reduced):
+    for v in along or (None, *view.free, *view.reduced):
         if v is not None and (view.lanes == 1 or not _may_lie(view, v)):
             continue
         lanes = 1 if v is None else view.lanes
