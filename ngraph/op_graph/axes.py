@@ -84,7 +84,7 @@ def _families_in(x: Any) -> Iterator[Family]:
                 yield leaf.of.family
             elif isinstance(leaf, Run):
                 for op in closure([leaf.of], lambda op: op.inputs):
-                    yield from _families_in((op.axes, op.attrs))
+                    yield from _families_in((getattr(op.type, "axes", ()), op.attrs))  # of several results, each `part` has axes
 
 
 class AxisRole(str):

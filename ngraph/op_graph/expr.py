@@ -307,12 +307,15 @@ def divisor(e: ExprLike) -> int:
 
 
 def can_be_equal(a: ExprLike, b: ExprLike) -> bool:
-    """Whether two lengths are equal for some lengths from 1 on, of about a thousand that are tried; with more than five, True."""
+    """Whether two lengths are equal for some lengths from 1 and computed numbers from 0 on, of about a thousand cases that are tried.
+
+    With more than five of these, True.
+    """
     found = tuple(dict.fromkeys((*leaves(a), *leaves(b))))
     if len(found) > 5:
         return True
-    tried = range(1, 2 + int(1024 ** (1 / max(len(found), 1))))
-    cases = (dict(zip(found, numbers, strict=True)) for numbers in itertools.product(tried, repeat=len(found)))
+    tried = [range(0 if isinstance(leaf, Run) else 1, 2 + int(1024 ** (1 / len(found)))) for leaf in found]
+    cases = (dict(zip(found, numbers, strict=True)) for numbers in itertools.product(*tried))
     return any(evaluate(a, case.__getitem__) == evaluate(b, case.__getitem__) for case in cases)
 
 

@@ -933,12 +933,15 @@ def checked_out(x: Op, a: Axis, given: Axis, size: ExprLike, name: str) -> tuple
     return x, given
 
 
-def checked_lengths(a: Axis, wrong: ExprLike, what: str, fix: str) -> ExprLike:
-    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError about `a`."""
+def checked_lengths(a: Axis, wrong: ExprLike, what: str, fix: str, length: ExprLike | None = None) -> ExprLike:
+    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError about `a`.
+
+    length: that of `a`, where its own expression has no value.
+    """
     if wrong == 0:
         return 0
     file, line = place_of_now().line or ("", 0)
-    number = REGISTRY["constant"].build(value=a.size, axes=Axes(), dtype=dtypes.int64)
+    number = REGISTRY["constant"].build(value=a.size if length is None else length, axes=Axes(), dtype=dtypes.int64)
     outside = broadcast(number, [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
     checked = REGISTRY["check_bounds"].build(outside, axis=a, negative=None, what=what, file=file, line=line, fix=fix)
     return Run(REGISTRY["reduce"].build(checked, kind="add", axes=tuple(outside.axes)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph import expr
-from ngraph.op_graph.axes import Axes, Axis, Family, show_axes, show_made
+from ngraph.op_graph.axes import Axes, Axis, Family, make_axis, show_axes, show_made
 from ngraph.op_graph.dtypes import token as token_dtype
 from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.op_graph.memory import no_collection
@@ -38,10 +38,12 @@ class Lowered:
 class Ids:
     """The id of each (name, level, length). An axis whose length is that of another of its name has the other's id."""
 
-    def __init__(self, share: bool = True) -> None:
+    def __init__(self, parameters: Iterable[Op] = (), share: bool = True) -> None:
+        self.given = {a.family for a in _axes_of(parameters)}  # whose lengths each call brings
         self.share = share  # whether ops that compute the same from variables give one length: not where these change on the way
         self.counts: dict[Any, Op] = {}
         self.asked: set[Op] = set()
+        self.computed: dict[Family, tuple[Op, ...]] = {}
         self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
         self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
         self.axes: dict[AxisId, ExprLike] = {}
@@ -58,7 +60,9 @@ class Ids:
         length = axis.length
         if length is None:
             family = axis.family
-            own = None if family in self.within and family.length is None else family.found_length()
+            own = family.found_length()
+            if family.length is None and (family in self.within or family in self.given and self.counts_of(family)):
+                own = None  # one that follows from itself, and one of an argument, which no op computes
             as_long = own.of if type(own) is Len else None
             if isinstance(own, expr.Expr) and (as_long is None or as_long.name != axis.name):
                 self.within.add(family)
@@ -81,7 +85,7 @@ class Ids:
 
     def _leaf(self, leaf: expr.Leaf) -> ExprLike:
         if not isinstance(leaf, Len):
-            return expr.Run(self._count(leaf.of)) if type(leaf.of) is Op else leaf
+            return expr.Run(self.count(leaf.of)) if type(leaf.of) is Op else leaf
         length = leaf.of.length
         if length is None:
             length = leaf.of.family.found_length()
@@ -91,7 +95,7 @@ class Ids:
         own = self.axes[found]
         return own if type(own) is Len else Len(found)
 
-    def _count(self, op: Op) -> Op:
+    def count(self, op: Op) -> Op:
         """Returns the first op that computes the same as this one: `x[:n + 1]` and `y[:n + 1]` have equal lengths."""
         if op in self.asked:  # of an op that makes the axis, too: `compact` gives its positions and how many there are
             return op
@@ -101,14 +105,35 @@ class Ids:
         same: dict[Op, Op] = {}
         for o in ordered([op]):
             inputs = tuple([id(same[i]) for i in o.inputs])
+            if not inputs and not o.is_constant:  # an argument or a variable
+                same[o] = o
+                continue
             try:
                 attrs = tuple([(k, map_attr(a, self, lambda of: of)) for k, a in o.attrs.items()])
-                key = (id(o.opdef), inputs, attrs) if inputs or o.is_constant else id(o)
-                same[o] = self.counts.setdefault(key, o)
+                same[o] = self.counts.setdefault((id(o.opdef), inputs, attrs), o)
             except TypeError:  # an attribute that has no hash
                 same[o] = o
         self.asked.discard(op)
         return same[op]
+
+    def counts_of(self, family: Family) -> tuple[Op, ...]:
+        """Returns the ops that the length of an axis is computed from, or those of axes that it follows from."""
+        if family not in self.computed:
+            self.computed[family] = ()  # of one that follows from itself
+            found: list[Op] = []
+            for leaf in expr.leaves(family.found_length() or 0):
+                if isinstance(leaf, Len):
+                    found += self.counts_of(leaf.of.family)
+                elif isinstance(leaf, expr.Run):
+                    found.append(self.count(leaf.of))
+            self.computed[family] = tuple(found)
+        return self.computed[family]
+
+    def alone(self, axis: Axis) -> Axis:
+        """Returns an axis with the id of another, which equals none: lengths of axes of one name differ in expressions."""
+        found = make_axis(name=f"{axis.name} of {self(axis)}")
+        self.by_axis[id(found)] = (found, self(axis))
+        return found
 
     def _new(self, axis: Axis, length: ExprLike | None) -> AxisId:
         base = re.sub(r"\W", "_", axis.short_name) or "axis"
@@ -181,7 +206,7 @@ class Lowering:
         self.roots = list(results)
         self.whole = whole
         self.bodies: dict[Body, Program] = {}
-        self.ids = ids or Ids(not any(o.opdef.name == "sequential" for o in ordered(results)))
+        self.ids = ids or Ids(parameters, not any(o.opdef.name == "sequential" for o in ordered(results)))
         self.is_body = ids is not None
         self.parameters = tuple(parameters)
         self.steps: list[Step] = []
@@ -268,13 +293,7 @@ class Lowering:
         """Returns the ops that the lengths of an op's own axes are computed from: they have values before it."""
         if self.is_body or type(o.type) is not TensorType:
             return []
-        return [
-            leaf.of
-            for a in o.type.axes
-            if isinstance(length := a.family.length, expr.Expr)
-            for leaf in expr.leaves(length)
-            if isinstance(leaf, expr.Run)
-        ]
+        return [op for a in o.type.axes if a.length is None for op in self.ids.counts_of(a.family)]
 
     def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
         for t, v in zip(_types_of(o), values, strict=True):
@@ -338,8 +357,8 @@ class Lowering:
         if happens:
             inputs, attrs = self._with_token(o, inputs, attrs)
         types = self._types(o, inputs, attrs, happens)
-        if types is None:
-            inputs, attrs, types = self._with_equal_lengths(o, attrs, scope)
+        if isinstance(types, AxisError):
+            inputs, attrs, types = self._with_equal_lengths(o, attrs, scope, types)
         results = tuple([Value(t, o.hint or "") for t in types])
         self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
         if not happens:
@@ -348,81 +367,114 @@ class Lowering:
         return results[1:]
 
     # lengths that are equal in some calls
-    def _types(self, o: Op, inputs: Sequence[Value], attrs: dict[str, Any], happens: bool = False) -> tuple[TensorType, ...] | None:
-        """Returns the types of an op's results; None where lengths differ among inputs, attributes and the op's own type.
+    def _types(self, o: Op, inputs: Sequence[Value], attrs: dict[str, Any], happens: bool = False) -> tuple[TensorType, ...] | AxisError:
+        """Returns the types of an op's results, or what is wrong where they do not fit or are not those that the op declares.
 
-        happens: whether a token is the first input and the first result. Raises the AxisError of the op's record for all else.
+        happens: whether a token is the first input and the first result.
         """
         try:
             made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
-        except AxisError:
-            if any(map(self._unlike, _of_one_length(o))):
-                return None
-            raise
+        except AxisError as wrong:
+            return wrong
         types: tuple[TensorType, ...] = made if type(made) is tuple else (made,)
         fit = all(set(t.axes) == set(self.type(d).axes) for t, d in zip(types[1:] if happens else types, _types_of(o), strict=False))
-        return types if fit else None
+        return types if fit else self._late_clash(o, [])
 
     def _with_equal_lengths(
-        self, o: Op, attrs: dict[str, Any], scope: StateScope
+        self, o: Op, attrs: dict[str, Any], scope: StateScope, wrong: AxisError
     ) -> tuple[tuple[Value, ...], dict[str, Any], tuple[TensorType, ...]]:
         """Returns inputs and attributes of an op that have one length along each axis, and the types of its results.
 
-        Each call checks the lengths. Raises AxisError where no call can have such lengths.
+        Each call checks the lengths. Raises AxisError where no call can have such lengths, `wrong` where it is not about them.
         """
-        for to, same in self._choices(o):
-            read = [r for i, new in zip(o.inputs, to, strict=True) if (r := self._along(o, i, new)) is not None]
+        attrs = {**attrs, **self._bodies_along(o)}
+        for to in self._choices(o):
+            read = [r for i, steps in zip(o.inputs, to, strict=True) if (r := self._along(o, i, *steps)) is not None]
             if len(read) < len(o.inputs):
                 continue
             inputs = tuple([v for i in read for v in self._known(i, scope) or [Value(self.type(i.type))]])
-            renamed = {k: map_attr(a, lambda axis, same=same: same.get(axis, axis), lambda v: v) for k, a in attrs.items()}  # type: ignore[misc]
-            for new in (attrs, renamed):
-                types = self._types(o, inputs, new)
-                if types is not None:
-                    return tuple([v for i in read for v in self.value(i, scope)]), new, types
+            same = {
+                self.ids(by): self.ids(steps[-1][a])
+                for i, steps in zip(o.inputs, to, strict=True)
+                for a in (_axes_of([i]) if steps else ())
+                if a in steps[-1]
+                for by in (a, *(step[a] for step in steps))
+            }
+            renamed = {k: map_attr(a, lambda axis, same=same: same.get(axis, axis), lambda v: v, lambda p: p) for k, a in attrs.items()}  # type: ignore[misc]
+            for now in (attrs, renamed):
+                types = self._types(o, inputs, now)
+                if not isinstance(types, AxisError):
+                    return tuple([v for i in read for v in self.value(i, scope)]), now, types
         for group in (*_of_one_length(o), [a for t in _types_of(o) for a in t.axes]):
             if unlike := self._unlike(group):
                 raise self._late_clash(o, unlike)
-        raise self._late_clash(o, [])
+        raise wrong
 
-    def _choices(self, o: Op) -> Iterator[tuple[list[dict[Axis, Axis]], dict[AxisId, AxisId]]]:
-        """Yields for each input of an op the axes to read it along in place of its own, and this as ids; few axes and inputs come first.
+    def _choices(self, o: Op) -> Iterator[list[tuple[dict[Axis, Axis], ...]]]:
+        """Yields for each input of an op the axes to read it along in place of its own; few axes come first, and of them few inputs.
 
-        The lengths are those that axes of one name have in attributes, in the op's type and in inputs, in this order.
+        The lengths are those that axes of one name have in attributes, in the op's type, in inputs and in bodies, in this order. At last
+        each input is read along all of them, one after another, so that any may stand for any other.
         """
         found: dict[Axis, dict[AxisId, Axis]] = {}
-        for a in (*_axes_in(tuple(o.attrs.values())), *(a for t in _types_of(o) for a in t.axes), *_axes_of(o.inputs)):
+        bodies = [a for a in o.attrs.values() if type(a) is Body]
+        declared = (a for t in _types_of(o) for a in t.axes)
+        for a in (*_axes_in(tuple(o.attrs.values())), *declared, *_axes_of(o.inputs), *(a for b in bodies for a in _axes_of(b.inputs))):
             found.setdefault(a, {}).setdefault(self.ids(a), a)
         several = [a for a in dict.fromkeys(_axes_of(o.inputs)) if len(found[a]) > 1]
         read = [k for k, i in enumerate(o.inputs) if not set(several).isdisjoint(_axes_of([i]))]
         parts = [*(part for n in (1, 2) for part in itertools.combinations(read, n) if n < len(read)), read]
-        for count in range(1, len(several) + 1):
+        yield [()] * len(o.inputs)
+        for count, part in itertools.product(range(1, len(several) + 1), parts):
             for some in itertools.combinations(several, count):
                 for new in itertools.product(*[found[a].values() for a in some]):
                     to = dict(zip(some, new, strict=True))
-                    same = {i: self.ids(t) for a, t in to.items() for i in found[a]}
-                    yield from (([to if k in part else {} for k in range(len(o.inputs))], same) for part in parts)
+                    yield [(to,) if k in part else () for k in range(len(o.inputs))]
+        for new in itertools.product(*[found[a].values() for a in several]):
+            to = dict(zip(several, new, strict=True))
+            others = [{a: by} for a in several for by in found[a].values() if by is not to[a]]
+            yield [(*others, to) if k in read else () for k in range(len(o.inputs))]
 
-    def _along(self, o: Op, i: Op, to: dict[Axis, Axis]) -> Op | None:
-        """Returns an input of `o` read along other axes of the same names, whose lengths each call checks; None if no call can fit."""
-        pairs = [(a, to[a]) for a in i.axes if a in to and self.ids(a) != self.ids(to[a])] if type(i.type) is TensorType else []
-        if not pairs:
-            return i
-        key = (i, *[self.ids(t) for _, t in pairs])
-        if key in self.along:
-            return self.along[key]
+    def _along(self, o: Op, i: Op, *to: dict[Axis, Axis], inside: bool = False) -> Op | None:
+        """Returns a tensor of `o` read along other axes of the same names, one after another, whose lengths each call checks.
+
+        inside: whether it is read in a body of `o`. Returns None if no call can fit.
+        """
+        for new in to:
+            pairs = [(a, new[a]) for a in i.axes if a in new and self.ids(a) != self.ids(new[a])] if type(i.type) is TensorType else []
+            if not pairs:
+                continue
+            key = (i, *[self.ids(t) for _, t in pairs])
+            if key not in self.along:
+                if not all(expr.can_be_equal(a.size, t.size) for a, t in pairs):
+                    return None
+                self.along[key] = self._checked(o, i, pairs, inside or self.is_body)
+            i = self.along[key]
+        return i
+
+    def _checked(self, o: Op, i: Op, pairs: Sequence[tuple[Axis, Axis]], inside: bool) -> Op:
+        """Returns a tensor of `o` read along other axes; each call checks that they have the lengths of its own.
+
+        In a body the lengths are those of the program's axes: an op around it that computes one has no value there.
+        """
         index: dict[Axis, ExprLike] = {a: Idx(a) for a in i.axes}
-        for a, t in pairs:
-            if not expr.can_be_equal(a.size, t.size):
-                return None
-            sizes = " and ".join(map(_length_text, (a, t)))
-            fix = f"call it with lengths for which {sizes} are equal, or pad or cut one"
-            with made_for(o):
-                index[a] = Idx(t) + checked_lengths(a, distance(a.size, t.size), f"axis {a.label} of {i.label} in {_call_text(o)}", fix)
         with made_for(o):
-            axes, new = Axes([dict(pairs).get(a, a) for a in i.axes]), tuple(index.items())
-            self.along[key] = REGISTRY["reindex"].build(i, axes=axes, index=new, predicate=(), pad_value=0)
-        return self.along[key]
+            for a, t in pairs:
+                fix = f"call it with lengths for which {_length_text(a)} and {_length_text(t)} are equal, or pad or cut one"
+                own, other = (Len(self.ids.alone(a)), Len(self.ids.alone(t))) if inside else (a.size, t.size)
+                index[a] = Idx(t) + checked_lengths(a, distance(own, other), f"axis {a.label} of {i.label} in {_call_text(o)}", fix, own)
+            axes = Axes([dict(pairs).get(a, a) for a in i.axes])
+            return REGISTRY["reindex"].build(i, axes=axes, index=tuple(index.items()), predicate=(), pad_value=0)
+
+    def _bodies_along(self, o: Op) -> dict[str, Program]:
+        """Returns those bodies of an op whose results do not have the lengths that the op declares, with the results read along these."""
+        found = {}
+        for k, body in o.attrs.items():
+            if type(body) is Body:
+                read = [self._along(o, b, {a: a for a in t.axes}, inside=True) for b, t in zip(body.outputs, _types_of(o), strict=False)]
+                if None not in read and any(r is not b for r, b in zip(read, body.outputs, strict=False)):
+                    found[k] = self._body(Body(body.inputs, [*read, *body.outputs[len(read) :]]))  # type: ignore[list-item]  # none is None
+        return found
 
     def _with_token(self, o: Op, inputs: tuple[Value, ...], attrs: dict[str, Any]) -> tuple[tuple[Value, ...], dict[str, Any]]:
         """Returns an effect's inputs with the token, which it takes and gives; a loop or choice with effects in its bodies carries it."""
