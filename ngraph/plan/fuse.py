@@ -26,7 +26,7 @@ from ngraph.targets.tuning import (
     MAX_READERS_TRIED,
     MIN_RELATIVE_GAIN,
 )
-from ngraph.tensors.graph import TensorGraph, TensorNode
+from ngraph.tensors.graph import TensorGraph, TensorNode, lengths_of
 from ngraph.tensors.index import Read
 from ngraph.tensors.simplify import merge_twins, split_reductions
 
@@ -280,8 +280,8 @@ class _Merge:
 
     # order
     def length_producers(self, g: FusionGroup) -> frozenset[TensorNode]:
-        """Returns the nodes that must run before the lengths of a group's axes are known."""
-        axes = {a for n in g.nodes for a in n.space} if self.graph.numbers else ()
+        """Returns the nodes that must run before the lengths are known that say what a group does."""
+        axes = {a for n in g.nodes for a in lengths_of(n)} if self.graph.numbers else ()
         return frozenset().union(*map(self.graph.length_producers, axes))
 
     def needed(self, g: FusionGroup) -> list[TensorNode]:

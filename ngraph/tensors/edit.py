@@ -185,9 +185,9 @@ class GraphEditor:
         )
 
     def formula(self, a: AxisId) -> ExprLike:
-        """Returns the length of an axis as an expression of other lengths."""
-        n = self.known(a)
-        return self.axes[a] if n is None else n
+        """Returns the length of an axis as an expression of other lengths; one that a step computes stays its own."""
+        n = self.length(a)
+        return self.axes[a] if type(n) is Len and not any(type(leaf) is Run for leaf in expr.leaves(self.axes[a])) else n
 
     def holds(self, predicate: ExprLike) -> bool:
         """Whether a predicate is never negative, whatever the open lengths are."""

@@ -22,7 +22,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx, Len, Run
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, OPS
-from ngraph.program.program import AxisId, State, Value
+from ngraph.program.program import AxisId, State, Value, attr_axes
 from ngraph.targets.products import PACKS
 from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS, MIN_SAMPLE_ELEMENTS
 from ngraph.tensors.index import Load, Read, in_order, substitute_index
@@ -237,6 +237,15 @@ def reread_part(p: PiecewisePart, change: Callable[[Read], Read]) -> PiecewisePa
     """Returns a part of a join with its reads replaced."""
     place, predicate = {a: reread_expr(e, change) for a, e in p.place.items()}, [reread_expr(e, change) for e in p.predicate]
     return PiecewisePart(p.axes, reread(p.arg, change), place, tuple(predicate), p.combine)
+
+
+def lengths_of(n: TensorNode) -> set[AxisId]:
+    """Returns the axes whose lengths say what a node, or a draft of one, does: those of its space, its attributes and its indices."""
+    exprs: list[ExprLike] = [e for r in n.reads for e in (*r.index.values(), *r.predicate)]
+    exprs += [a.value for a in (*n.args, *[p.arg for p in n.parts]) if type(a) is IndexValue]
+    exprs += [e for p in n.parts for e in (*p.place.values(), *p.predicate)]
+    found = {leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Len}
+    return found.union(n.space, *[p.axes for p in n.parts], *map(attr_axes, n.attrs.values()))
 
 
 def dtype_of(x: Arg) -> DType:

@@ -25,7 +25,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.edit import Draft, GraphEditor
-from ngraph.tensors.graph import Arg, Constant, IndexValue, TensorGraph
+from ngraph.tensors.graph import Arg, Constant, IndexValue, TensorGraph, lengths_of
 from ngraph.tensors.index import Read, affine, identity_index
 
 
@@ -57,7 +57,7 @@ def _mark_prepacked(graph: GraphEditor) -> None:
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if isinstance(s, Draft) else type(s) is Constant or s in still for s in sources)
-        n.once = n.once and not any(unsettled(a) for a in _lengths(n))
+        n.once = n.once and not any(unsettled(a) for a in lengths_of(n))
         cost[n] = 2 * MAX_RECOMPUTED_COST if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
@@ -74,16 +74,6 @@ def _rereads(graph: GraphEditor, n: Draft) -> float:
     length = graph.guesses()
     each = [math.prod([length[a] for a in u.space]) for u in n.users]
     return max(each, default=1) / max(math.prod([length[a] for a in n.axes]), 1)
-
-
-def _lengths(n: Draft) -> set[AxisId]:
-    """Returns the axes whose lengths say what a node does: those of its space, and those in its indices."""
-    exprs: list[ExprLike] = [e for r in n.reads for e in (*r.index.values(), *r.predicate)]
-    exprs += [a.value for a in (*n.args, *[p.arg for p in n.parts]) if type(a) is IndexValue]
-    found = {leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Len}
-    for p in n.parts:
-        found.update(p.axes, [leaf.of for e in (*p.place.values(), *p.predicate) for leaf in expr.leaves(e) if type(leaf) is Len])
-    return found.union(n.space)
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------
