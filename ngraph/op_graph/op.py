@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ngraph.errors import ArgumentTypeError, GraphError, Line, StateError, show_line, user_line
-from ngraph.op_graph import names
+from ngraph.op_graph import expr, names
 from ngraph.op_graph.axes import Axes, TensorShape, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
@@ -459,6 +459,24 @@ def again(op: Op, inputs: Iterable[Op], attrs: Mapping[str, Any]) -> Op:
     return new
 
 
+def numbers_in(a: Any) -> Iterator[Op]:
+    """Yields the ops whose values are numbers in the expressions of an attribute: `Run`."""
+    if isinstance(a, tuple):
+        for x in a:
+            yield from numbers_in(x)
+    elif isinstance(a, expr.Expr):
+        yield from (leaf.of for leaf in expr.leaves(a) if isinstance(leaf, expr.Run))
+
+
+def _with_numbers(a: Any, new: Callable[[Op], Op]) -> Any:
+    """Returns an attribute with other ops for the numbers in its expressions."""
+    if isinstance(a, tuple) and not isinstance(a, Axes):
+        return tuple([_with_numbers(x, new) for x in a])
+    return (
+        expr.substitute(a, lambda leaf: expr.Run(new(leaf.of)) if isinstance(leaf, expr.Run) else leaf) if isinstance(a, expr.Expr) else a
+    )
+
+
 def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
     """Copies the graph of all that the roots depend on with `replace` substituted; ops that depend on no replaced op are shared.
 
@@ -470,8 +488,10 @@ def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
             new[op] = replace[op]
             continue
         inputs = tuple(new[i] for i in op.inputs)
-        if all(a is b for a, b in zip(inputs, op.inputs, strict=True)):
+        counted = any(n in replace for a in op.attrs.values() for n in numbers_in(a))
+        if all(a is b for a, b in zip(inputs, op.inputs, strict=True)) and not counted:
             new[op] = op
         else:
-            new[op] = again(op, inputs, op.attrs)
+            attrs = {k: _with_numbers(a, lambda n: replace.get(n, n)) for k, a in op.attrs.items()} if counted else op.attrs
+            new[op] = again(op, inputs, attrs)
     return new

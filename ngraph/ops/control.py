@@ -16,7 +16,7 @@ import numpy as np
 from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, Clash, as_axis, merge, show_axes
-from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, numbers_in, ordered
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
@@ -434,7 +434,7 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
             seen.add(o)
             leaf = o.opdef.name in ("variable", "placeholder")  # a layer may create its weights in the function
             if o in inside or (since is not None and o.serial > since and not leaf):
-                todo += o.inputs[::-1]
+                todo += (*o.inputs, *(n for a in o.attrs.values() for n in numbers_in(a)))[::-1]
             else:
                 used[o] = None
     made = []

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ngraph.op_graph import expr
-from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len
+from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
@@ -25,7 +24,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.edit import Draft, GraphEditor
-from ngraph.tensors.graph import Arg, Constant, IndexValue, TensorGraph, lengths_of
+from ngraph.tensors.graph import Arg, Constant, TensorGraph, lengths_of
 from ngraph.tensors.index import Read, affine, identity_index
 
 

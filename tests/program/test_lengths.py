@@ -404,3 +404,138 @@ def test_the_place_of_the_smallest_of_nothing_is_an_error(name):
         assert f([[3, 1, 2], [1, 2, 3]]).tolist() == [1, 0, 0]
         with pytest.raises(ArgumentError, match="argmin along H, of which there are 0 elements"):
             f(np.zeros((0, 3), "i4"))
+
+
+ALL = pytest.mark.parametrize("transformer_name", ["cpu", "numpy", "direct"])
+
+
+def _positive(v):
+    """Returns how many elements are above 0, which a step computes."""
+    return ng.sum(ng.cast(v > 0, "int32"), out_axes=())
+
+
+def _derivatives_agree(f, by_numpy, arrays):
+    """Whether f gives a value and, for each array, the derivative of its sum of squares: that of NumPy by differences."""
+    value, *gradients = f(*arrays)
+    np.testing.assert_allclose(value, by_numpy(*arrays), rtol=1e-12, atol=1e-12)
+    steps = [1e-6 * np.cos(np.arange(a.size) + 1.0).reshape(a.shape) for a in arrays]
+    ends = [np.square(by_numpy(*[a + sign * s for a, s in zip(arrays, steps, strict=True)])).sum() for sign in (1, -1)]
+    slope = sum((g * s).sum() for g, s in zip(gradients, steps, strict=True))
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2, rtol=1e-6, atol=1e-12)
+
+
+def _computation(of, transformer_name):
+    """Returns a computation of a function of x [T=?, D=2] and v [T=?], whose axes are two, and of the derivatives of its sum of squares."""
+    x, v = ng.placeholder([axis(None, "T"), axis(2, "D")], dtype="float64"), ng.placeholder([axis(None, "T")], dtype="float64")
+    y = of(x, v)
+    loss = ng.sum(y * y, out_axes=())
+    return ngt.make_transformer_factory(transformer_name)().computation([y, *ng.deriv(loss, [x, v])], x, v)
+
+
+ROWS, MARKS = np.sin(np.arange(12.0)).reshape(6, 2), np.array([0.5, 1.5, 0.25, -1.0, 2.0, 0.75])
+
+
+def _put_in(v):
+    """Returns the elements above 0, along an axis of the name of v's."""
+    found = ng.take(v, ng.nonzero(v > 0)[0], "T")
+    return ng.map_roles(found, {found.axes[0].name: v.axes[0].name})
+
+
+# case -> of x and v, and the same by NumPy: a length that a step computes meets another one. All of MARKS but the fourth are above 0.
+COMPUTED = {
+    "cut and whole": (lambda x, v: v * v["T", : _positive(v)], lambda a, b: b * b[: (b > 0).sum()]),
+    "tail and cut": (lambda x, v: v["T", _positive(x["D", 0]) :] + v["T", 3:], lambda a, b: b[(a[:, 0] > 0).sum() :] + b[3:]),
+    "chosen elements": (lambda x, v: ng.max_pool(x, {"T": 1}) * _put_in(v), lambda a, b: a * b[b > 0][:, None]),
+    "pairs of a cut": (
+        lambda x, v: ng.avg_pool(v["T", : _positive(v)], {"T": 2}, stride=2) * v["T", ::2],
+        lambda a, b: b[: (b > 0).sum()].reshape(-1, 2).mean(1) * b[::2],
+    ),
+}
+
+
+@ALL
+@pytest.mark.parametrize("case", COMPUTED)
+def test_a_length_that_a_step_computes_meets_others(case, transformer_name):
+    of, by_numpy = COMPUTED[case]
+    f = _computation(of, transformer_name)
+    rows, marks = (ROWS[:3], np.array([0.5, 1.5, 0.25])) if case == "chosen elements" else (ROWS, np.abs(MARKS))
+    if case == "tail and cut":
+        rows = ROWS * 0 + np.where(np.arange(6) < 3, 1.0, -1.0)[:, None]
+    _derivatives_agree(f, by_numpy, (rows, marks))
+    with pytest.raises((BoundsError, ArgumentError)):
+        f(np.abs(rows), -marks)
+
+
+@ALL
+def test_elements_of_a_computed_cut_are_read_once_its_length_is_known(transformer_name):
+    v = ng.placeholder("T=?", dtype="float64")
+    n = _positive(v)
+    places = [v["T", :n]["T", 0], v["T", :n]["T", -1], v["T", n:]["T", 0], v["T", n:]["T", -1]]
+    f = ngt.make_transformer_factory(transformer_name)().computation(places, v)
+    for a in ([1.0, -1, 2, -3], [5, 6, -7.0], [3, -4, -5.0, -6, -7]):
+        n = sum(x > 0 for x in a)
+        assert [float(x) for x in f(np.array(a))] == [a[0], a[n - 1], a[n], a[-1]]
+
+
+@ALL
+def test_a_computed_length_is_pooled_with_strides(transformer_name):
+    """The gradient is computed by residue classes, whose number of elements follows from the computed length."""
+    of = lambda x, v: ng.max_pool(v["T", _positive(v) :], {"T": 1}, stride=3)
+    f = _computation(of, transformer_name)
+    for marks in (MARKS[:1], MARKS[3:], np.concatenate([MARKS, -np.abs(MARKS)])):
+        _derivatives_agree(f, lambda a, b: b[(b > 0).sum() :][::3], (np.zeros((len(marks), 2)), marks))
+
+
+def test_a_length_may_be_a_random_number():
+    x = ng.placeholder("T=?")
+    n = ng.sum(ng.randint(x, low=0, high=2), out_axes=())
+    cut, count = executor([x["T", :n], n], x)(np.ones(30))
+    assert cut.shape == (count,)
+
+
+# case -> of x and v, and the same by NumPy: what a loop carries, gives or uses has another length than it began with
+LOOPS = {
+    "carry": (
+        lambda x, v: ng.scan(lambda c, d: (_pairs(c * d), None), ng.tanh(v), x["T", 0], "D")[0],
+        lambda a, b: np.tanh(b)[np.arange(len(b)) // 2 * 2] * a[0, 0] * a[0, 1],
+    ),
+    "values": (
+        lambda x, v: ng.scan(lambda c, d: (c + d, _pairs(c) + v), v, x["T", 0], "D")[1],
+        lambda a, b: np.stack([b[np.arange(len(b)) // 2 * 2] + b, (b + a[0, 0])[np.arange(len(b)) // 2 * 2] + b]),
+    ),
+    "branch": (
+        lambda x, v: ng.cond(ng.sum(v, out_axes=()) > 100, lambda: v, lambda: _pairs(v) * 2),
+        lambda a, b: 2 * b[np.arange(len(b)) // 2 * 2],
+    ),
+    "computed length reversed": (
+        lambda x, v: ng.scan(lambda c, d: (ng.flip(c, "T") * d, None), v["T", : _positive(v)], x["T", 0], "D")[0],
+        lambda a, b: b[: (b > 0).sum()] * a[0, 0] * a[0, 1],
+    ),
+    "sum from the end of halves": (
+        lambda x, v: ng.cumsum(ng.cumsum(v["T", ::2], "T") + v["T", 1::2], "T", reverse=True),
+        lambda a, b: np.cumsum((np.cumsum(b[::2]) + b[1::2])[::-1])[::-1],
+    ),
+}
+
+
+def _pairs(v):
+    """Returns each first element of a pair twice: an odd number becomes the next even one."""
+    return ng.repeat(ng.avg_pool(v, {"T": 1}, stride=2), 2, "T")
+
+
+@ALL
+@pytest.mark.parametrize("case", LOOPS)
+def test_lengths_within_loops_and_branches_are_checked_in_each_call(case, transformer_name):
+    of, by_numpy = LOOPS[case]
+    f = _computation(of, transformer_name)
+    _derivatives_agree(f, by_numpy, (ROWS, MARKS))
+    if case != "computed length reversed":
+        with pytest.raises(BoundsError, match=r"which has length \d in this call, does not fit"):
+            f(ROWS[:5], MARKS[:5])
+
+
+def test_the_verifier_takes_a_check_of_lengths():
+    x = ng.placeholder("T=?")
+    with ng.config(check=True):
+        f = executor(x["T", ::2] + x["T", 1::2], x)
+    assert f([1, 2, 3, 4]).tolist() == [3, 7]

@@ -297,7 +297,8 @@ class _Read:
 @NODES.of("check_bounds")
 def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool | None, **about: Any) -> TensorRef:
     """Returns the index itself where all of its readers check it; else a gather from an iota, which checks it and counts from the start."""
-    i = w.cast(i, INT64)
+    open_ = any(w.known(a) is None for a in step.inputs[0].axes)  # along an axis that is empty in a call there is nothing to check
+    i = w.cast(w.full(i, step.inputs[0].axes) if open_ else i, INT64)
     if not negative:  # negative ones become indices outside
         below = w.elementwise("Less", i, w.number(0, INT64), dtype=BOOL)
         i = w.elementwise("Where", below, TensorRef(w.scalar(w.length(axis)), (), INT64), i)
