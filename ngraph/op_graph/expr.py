@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 import numpy as np
@@ -102,6 +102,7 @@ class Run(Leaf):
 
 DEEPEST = 256  # nested operators: expressions of this depth can be walked by recursion
 MAX_OPERATORS = 4096  # operators in all, counted with repetition
+MOST_NORMAL = 256  # operators of an expression whose normal form is looked for
 MOST_TERMS = 64  # operators of two sums whose common terms are looked for
 
 
@@ -304,6 +305,131 @@ def divisor(e: ExprLike) -> int:
     if e.op == "//":
         return a // b if isinstance(e.b, int) and b and a % b == 0 else 1
     return math.gcd(a, b)  # of sums, differences, remainders, and of either of two
+
+
+# ---- which lengths are one ------------------------------------------------------------------------------------------------
+
+# A sum is (constant, frozenset of (term, factor)). A term is a leaf, ("//", sum, number), ("max", frozenset of sums),
+# ("*", frozenset of sums), or (op, sum, sum).
+Sum = tuple[int, frozenset[tuple[Any, int]]]
+
+
+def normal(e: ExprLike) -> Any:
+    """Returns a form of a length that equal lengths share, as far as these rules see it; different lengths never share one.
+
+    Remainders become quotients and minima become maxima, quotients are of remainders of their divisors and hold no quotients, divisions of
+    a maximum are the maximum of divisions, and the sum of all x + i divided by k, for i below k, is x.
+    """
+    if not isinstance(e, Bin) or e.size > MOST_NORMAL:
+        return (e, frozenset()) if isinstance(e, int) else (0, frozenset({(e, 1)}))
+    if e.op in ("//", "%") and isinstance(e.b, int) and e.b > 0:
+        whole = _quotient(e.a, e.b)
+        return whole if e.op == "//" else _added(normal(e.a), whole, -e.b)
+    if e.op == "max" and e.size <= MOST_TERMS:
+        for one, other in ((e.a, e.b), (e.b, e.a)):
+            inner, shift = _shifted(one)
+            if isinstance(inner, Bin) and inner.op == "min":  # the larger of a minimum and a third is a minimum of the larger ones
+                return normal(Bin("min", *(Bin("max", Bin("+", x, shift), other) for x in (inner.a, inner.b))))
+    a, b = normal(e.a), normal(e.b)
+    if e.op in ("+", "-"):
+        return _added(a, b, 1 if e.op == "+" else -1)
+    if e.op == "*" and (not a[1] or not b[1]):
+        return _added((0, frozenset()), a, b[0]) if not b[1] else _added((0, frozenset()), b, a[0])
+    if e.op in ("min", "max"):
+        most = _most((a, b))
+        return most if e.op == "max" else _added(_added(a, b, 1), most, -1)
+    return 0, frozenset({((e.op, frozenset((a, b))) if e.op == "*" else (e.op, a, b), 1)})
+
+
+def _shifted(e: ExprLike) -> tuple[ExprLike, int]:
+    """Returns an expression without the number added to it, and this."""
+    return (e.a, e.b) if isinstance(e, Bin) and e.op == "+" and isinstance(e.b, int) else (e, 0)
+
+
+def settled(e: ExprLike) -> ExprLike:
+    """Returns the number, or the one length, that an expression is in every call; otherwise the expression itself."""
+    constant, terms = normal(e)
+    (term, n), *others = terms or ((None, 0),)
+    if not terms:
+        return constant  # type: ignore[no-any-return]  # the number of a sum
+    return term if isinstance(term, Leaf) and not others and (constant, n) == (0, 1) else e
+
+
+def _added(a: Sum, b: Sum, factor: int) -> Sum:
+    """Returns a + factor * b."""
+    terms = dict(a[1])
+    for term, n in b[1]:
+        terms[term] = terms.get(term, 0) + factor * n
+    return _joined(a[0] + factor * b[0], {t: n for t, n in terms.items() if n})
+
+
+def _joined(constant: int, terms: dict[Any, int]) -> Sum:
+    """Returns a sum in which x // k + (x + 1) // k + ... + (x + k - 1) // k is x (Hermite's identity)."""
+    for term in list(terms):
+        if type(term) is tuple and term[0] == "//":
+            (_, of), k = term[1], term[2]
+            every = [("//", (i, of), k) for i in range(k)] if k <= MOST_TERMS else []
+            least = min([terms.get(t, 0) for t in every], default=0)
+            if least > 0:
+                rest = {t: n - least if t in every else n for t, n in terms.items()}
+                return _added((constant, frozenset((t, n) for t, n in rest.items() if n)), (0, of), least)
+    return constant, frozenset(terms.items())
+
+
+def _quotient(e: ExprLike, k: int) -> Sum:
+    """Returns the normal form of e // k."""
+    inner, shift = _shifted(e)
+    if isinstance(inner, Bin) and inner.op in ("min", "max"):  # division keeps the order
+        return normal(Bin(inner.op, Bin("//", Bin("+", inner.a, shift), k), Bin("//", Bin("+", inner.b, shift), k)))
+    return _divided(normal(e), k)
+
+
+def _divided(a: Sum, k: int) -> Sum:
+    constant, terms = a
+    whole = constant // k, frozenset((t, n // k) for t, n in terms if n // k)
+    rest = constant % k, frozenset((t, n % k) for t, n in terms if n % k)
+    if not rest[1]:
+        return whole
+    shared = math.gcd(k, *[n for _, n in rest[1]])
+    if shared > 1:
+        rest, k = (rest[0] // shared, frozenset((t, n // shared) for t, n in rest[1])), k // shared
+        return _added(_divided(rest, k), whole, 1)
+    (term, n), *others = rest[1]
+    if not others and n == 1 and type(term) is tuple:
+        if term[0] == "//":
+            return _added(_divided(_added(term[1], (rest[0] * term[2], frozenset()), 1), k * term[2]), whole, 1)
+        if term[0] == "max":
+            return _added(_most([_divided(_added(x, (rest[0], frozenset()), 1), k) for x in term[1]]), whole, 1)
+    return _added((0, frozenset({(("//", rest, k), 1)})), whole, 1)
+
+
+def _most(sums: Iterable[Sum]) -> Sum:
+    """Returns the largest of sums: of those that no other one reaches in every call, less what their constants have in common."""
+    found: dict[Sum, None] = {}
+    for constant, terms in sums:
+        (term, n), *others = terms or ((None, 0),)
+        if not others and n == 1 and type(term) is tuple and term[0] == "max":
+            found.update(dict.fromkeys([(x[0] + constant, x[1]) for x in term[1]]))
+        else:
+            found[constant, terms] = None
+    kept = [x for x in found if not any(y != x and _is_least(_added(y, x, -1)) for y in found)]
+    if len(kept) == 1:
+        return kept[0]
+    least = min([constant for constant, _ in kept])
+    return least, frozenset({(("max", frozenset((constant - least, terms) for constant, terms in kept)), 1)})
+
+
+def _is_least(a: Sum) -> bool:
+    """Whether a sum is made of lengths in such a way that no call makes it negative."""
+    return a[0] >= 0 and all(n > 0 and _is_natural(t) for t, n in a[1])
+
+
+def _is_natural(term: Any) -> bool:
+    if type(term) is not tuple:
+        return type(term) in (Len, Idx)
+    if term[0] == "//":
+        return _is_least(term[1]) and (type(term[2]) is int or _is_least(term[2]))
+    return (any if term[0] == "max" else all)(map(_is_least, term[1])) if term[0] in ("max", "*") else False
 
 
 def can_be_equal(a: ExprLike, b: ExprLike) -> bool:

@@ -44,7 +44,7 @@ class Ids:
         self.counts: dict[Any, Op] = {}
         self.asked: set[Op] = set()
         self.computed: dict[Family, tuple[Op, ...]] = {}
-        self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
+        self.by_key: dict[tuple[str, int, Any], AxisId] = {}  # a length by what equal ones share
         self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
         self.axes: dict[AxisId, ExprLike] = {}
         self.first: dict[AxisId, Axis] = {}  # the axis that each id was made for
@@ -66,7 +66,7 @@ class Ids:
             as_long = own.of if type(own) is Len else None
             if isinstance(own, expr.Expr) and (as_long is None or as_long.name != axis.name):
                 self.within.add(family)
-                own = expr.substitute(own, self._leaf)
+                own = expr.settled(expr.substitute(own, self._leaf))
                 self.within.discard(family)
                 if (cached := self.by_axis.get(id(axis))) is not None:  # two lengths, each the other's: the other one has this one's
                     return cached[1]
@@ -76,7 +76,7 @@ class Ids:
                 self.by_axis[id(axis)] = (axis, same)
                 return same
             length = own
-        key = (axis.name, axis.dual, length)
+        key = (axis.name, axis.dual, expr.normal(length) if isinstance(length, expr.Expr) else length)
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = self._new(axis, length)

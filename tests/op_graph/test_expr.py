@@ -11,7 +11,24 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ngraph.errors import GraphError
-from ngraph.op_graph.expr import APPLY, DEEPEST, Bin, Idx, Len, Run, combine, divisor, evaluate, leaves, maximum, minimum, substitute, text
+from ngraph.op_graph.expr import (
+    APPLY,
+    DEEPEST,
+    Bin,
+    Idx,
+    Len,
+    Run,
+    combine,
+    divisor,
+    evaluate,
+    leaves,
+    maximum,
+    minimum,
+    normal,
+    settled,
+    substitute,
+    text,
+)
 
 LEAVES = [Len("N"), Idx("N"), Idx("H"), Run("n")]
 VALUES = st.tuples(*[st.integers(0, 7)] * 3, st.integers(-7, 7))  # lengths and indices are not negative; what a buffer holds may be
@@ -113,6 +130,53 @@ def test_text_means_the_expression(tree):
     scope = {"Len": Len, "Idx": Idx, "Run": Run, "min": minimum, "max": maximum, "N": "N", "H": "H", "n": "n"}
     again = eval(text(e), {"__builtins__": {}}, scope)
     assert again == e and hash(again) == hash(e)
+
+
+def _some_tree(rng, depth):
+    """Returns a random expression of two lengths and a computed number, as lengths of slices, pools and joins are."""
+    if depth == 0:
+        return [Len("A"), Len("B"), Run("n"), int(rng.integers(-3, 5))][rng.choice(4, p=[0.5, 0.2, 0.1, 0.2])]
+    op = ["+", "-", "*", "//", "//", "%", "min", "max"][rng.integers(8)]
+    small = op in ("*", "//", "%")
+    right = int(rng.choice([2, 3, 4])) if small else int(rng.integers(-3, 5)) if rng.random() < 0.6 else _some_tree(rng, depth - 1)
+    return combine(op, _some_tree(rng, depth - 1), right)
+
+
+def test_expressions_of_one_normal_form_are_equal_for_all_small_lengths():
+    rng = np.random.default_rng(0)
+    grid = dict(zip([Len("A"), Len("B"), Run("n")], np.meshgrid(range(14), range(5), range(-2, 4)), strict=True))
+    values, shared = {}, 0
+    for k in range(6000):
+        e = _some_tree(rng, 1 + k % 4)
+        found = np.broadcast_to(evaluate(e, grid.__getitem__), grid[Len("A")].shape).tobytes()
+        first = values.setdefault(normal(e), found)
+        shared += first is not found
+        assert first == found, text(e)
+        assert np.broadcast_to(evaluate(settled(e), grid.__getitem__), grid[Len("A")].shape).tobytes() == found, text(e)
+    assert shared > 2000
+
+
+N = Len("N")
+ONE_LENGTH = {
+    "cut, then every second": ((maximum(N - 2, 0) + 1) // 2, maximum((N - 2 + 1) // 2, 0)),
+    "the first, then every third": ((minimum(N, 6) + 2) // 3, minimum((N + 2) // 3, 2)),
+    "every second, twice": (((N + 1) // 2 + 1) // 2, (N + 3) // 4),
+    "halves of halves": (N // 2 // 2, N // 4),
+    "even and odd": ((N + 1) // 2 + N // 2, N),
+    "thirds": ((N + 2) // 3 + (N + 1) // 3 + N // 3, N),
+    "windows": (N // 2 + 1, (N + 2) // 2),
+    "repeated twice": (N * 2 * 2, N * 4),
+    "joined and repeated": ((N + 1) * 2 - 2, N + N),
+    "three pieces": (minimum(N, 1) + maximum(minimum(N, 4) - 1, 0) + maximum(N - 4, 0), N),
+    "remainder and quotient": (N % 3 + N // 3 * 3, N),
+}
+
+
+@pytest.mark.parametrize("case", ONE_LENGTH)
+def test_lengths_that_are_one_have_one_normal_form(case):
+    a, b = ONE_LENGTH[case]
+    assert normal(a) == normal(b)
+    assert settled(a) == N or b != N
 
 
 @settings(max_examples=200, deadline=None)
