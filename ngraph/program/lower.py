@@ -71,8 +71,12 @@ class Ids:
                 if (cached := self.by_axis.get(id(axis))) is not None:  # two lengths, each the other's: the other one has this one's
                     return cached[1]
                 as_long = self.first[own.of] if type(own) is Len else None
-            if as_long is not None and as_long.name == axis.name:  # as an axis of its name: cut and padded again, say
+            if as_long is not None and as_long.family is family:
+                own = None  # it follows from itself alone
+            elif as_long is not None and as_long.name == axis.name:  # as an axis of its name: cut and padded again, say
+                self.within.add(family)
                 same = self(as_long + (axis.dual - as_long.dual))
+                self.within.discard(family)
                 self.by_axis[id(axis)] = (axis, same)
                 return same
             length = own

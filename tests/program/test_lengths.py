@@ -316,6 +316,16 @@ def test_two_open_axes_that_are_each_as_long_as_the_other(transformer_name):
             f(np.ones(3), np.ones(2), np.ones((3, 2)))
 
 
+def test_two_open_axes_of_one_name_that_are_each_as_long_as_the_other():
+    x, v = (ng.placeholder([axis(None, "T")], dtype="float64") for _ in range(2))
+    sums = x + ng.map_roles(ng.map_roles(v, {"T": "G"}), {"G": "T"})
+    twice = ng.cast_axes(ng.repeat(sums, 2, "T"), [axis(None, "T")])
+    f = executor(v * ng.rearrange(twice, "(T P) -> T P", P=2)["P", 0], x, v)
+    np.testing.assert_array_equal(f(np.arange(3.0), np.ones(3)), np.arange(3.0) + 1)
+    with pytest.raises(ArgumentError):
+        f(np.ones(3), np.ones(2))
+
+
 def _up(x):
     """Returns x with each pair of rows replaced by its maximum twice: an odd row is lost."""
     return ng.repeat(ng.max_pool(x, {"H": 2}), 2, "H")
