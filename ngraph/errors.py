@@ -210,14 +210,14 @@ class BoundsError(NgraphError, IndexError):
     """
 
     @staticmethod
-    def of(message: str, length: int, negative: bool | None, file: str, line: int, fix: str) -> BoundsError:
+    def of(message: str, length: int, negative: bool | str, file: str, line: int, fix: str) -> BoundsError:
         """Returns the error for an index of an axis of this length, at the line of the read or, in the message, at the node of a file.
 
-        negative: whether indices from -length on are valid; None for an error of the length itself.
+        negative: whether indices from -length on are valid; "length" for an error of the length itself.
         """
         there = f"indices go from {-length if negative else 0} to {length - 1}" if length else "there is no index"
         message = f"{file}: {message}" if file and not line else message
-        return BoundsError(message, details=() if negative is None else (there,), fix=fix, line=(file, line) if line else None)
+        return BoundsError(message, details=() if negative == "length" else (there,), fix=fix, line=(file, line) if line else None)
 
 
 class ProgramError(NgraphError, ValueError):

@@ -235,17 +235,17 @@ def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, share
     return tuple(np.broadcast_arrays(*safe)), inside
 
 
-def check_bounds(index: Array, n: int, negative: bool | None, what: str, *about: Any) -> Array:
+def check_bounds(index: Array, n: int, negative: bool | str, what: str, *about: Any) -> Array:
     """Returns the index along an axis of length n, as int64, counted from its start. Raises IndexError where it is outside.
 
-    negative: whether indices from -n on are valid; None where any number at all means that the length does not fit.
+    negative: whether indices from -n on are valid; "length" where any number at all means that the length does not fit.
     """
     index = np.asarray(index)
     outside = np.less(index, -n if negative else 0) | np.greater_equal(index, n)
     if np.any(outside):
         raise IndexError(
             f"index {index[outside][0]} is out of bounds of {what}, which has length {n}"
-            if negative is not None
+            if negative != "length"
             else f"{what}, which has length {n} in this call, does not fit"
         )
     found = index.astype(np.int64)

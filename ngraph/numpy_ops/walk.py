@@ -54,7 +54,7 @@ def named_function(fn: str) -> Callable[..., Any]:
     return special.get(fn) or getattr(numpy_functions, fn)
 
 
-def check_bounds(index: Any, n: int, negative: bool | None, what: str, file: str, line: int, fix: str) -> Any:
+def check_bounds(index: Any, n: int, negative: bool | str, what: str, file: str, line: int, fix: str) -> Any:
     """Runs `numpy_functions.check_bounds`. Raises BoundsError with the line where the user requested the check."""
     try:
         return numpy_functions.check_bounds(index, n, negative, what)

@@ -228,7 +228,7 @@ scatter: OpDef = op(
 
 
 def _check_bounds_type(
-    inputs: tuple[TensorType, ...], axis: Any, negative: bool | None, what: str, file: str, line: int, fix: str
+    inputs: tuple[TensorType, ...], axis: Any, negative: bool | str, what: str, file: str, line: int, fix: str
 ) -> TensorType:
     (i,) = inputs
     if not i.dtype.is_integer:
@@ -243,7 +243,7 @@ def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> 
     wrong = [k for k in i.ravel().tolist() if not (-n if negative else 0) <= k < n]
     if wrong:
         index = f"index {wrong[0]} is out of bounds of {what}, which has length {n}"
-        message = f"{what}, which has length {n} in this call, does not fit" if negative is None else index
+        message = f"{what}, which has length {n} in this call, does not fit" if negative == "length" else index
         raise BoundsError.of(message, n, negative, file, line, fix)
     return np.where(i < 0, i.astype(np.int64) + n, i.astype(np.int64))
 
@@ -251,7 +251,7 @@ def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> 
 check_bounds: OpDef = op(
     "check_bounds",
     "int64: the index i of an axis of length n, n more where it is negative; the call fails where i is not from -n (0 unless `negative`) "
-    "to n - 1. Where `negative` is None, the error is about the length n. The other attributes are said then: of what, file, line, fix.",
+    "to n - 1. Where `negative` is 'length', the error is about the length n. The other attributes are said then: of what, file, line, fix.",
     form="(i; axis, negative, what, file, line, fix)",
     type=_check_bounds_type,
     reference=_check_bounds_reference,
@@ -262,14 +262,14 @@ check_bounds: OpDef = op(
         bounded(s.ints(s.Z), s.I, "I"),
         bounded(s.ints(s.O, s.I, low=-1, high=0), s.O, "O"),
         gather(s.x(s.I, s.J), bounded(s.ints(s.N, low=-4, high=3), s.J, "J"), axes=(s.J,), mode="clip"),
-        bounded(s.ints(s.Z), s.J, "J", negative=None),
+        bounded(s.ints(s.Z), s.J, "J", negative="length"),
     ],
     kinds=("int", "uint"),
     smooth=False,
 )
 
 
-def bounded(i: Op, axis: Any, what: str, negative: bool | None = True, fix: str = "") -> Op:
+def bounded(i: Op, axis: Any, what: str, negative: bool | str = True, fix: str = "") -> Op:
     """Returns the index `i` along `axis`, checked when it is computed; `what` names the indexed tensor in the error."""
     file, line = place_of_now().line or ("", 0)
     return check_bounds.build(i, axis=axis, negative=negative, what=what, file=file, line=line, fix=fix)

@@ -943,7 +943,7 @@ def checked_lengths(a: Axis, wrong: ExprLike, what: str, fix: str, length: ExprL
     file, line = place_of_now().line or ("", 0)
     number = REGISTRY["constant"].build(value=a.size if length is None else length, axes=Axes(), dtype=dtypes.int64)
     outside = broadcast(number, [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
-    checked = REGISTRY["check_bounds"].build(outside, axis=a, negative=None, what=what, file=file, line=line, fix=fix)
+    checked = REGISTRY["check_bounds"].build(outside, axis=a, negative="length", what=what, file=file, line=line, fix=fix)
     return Run(REGISTRY["reduce"].build(checked, kind="add", axes=tuple(outside.axes)))
 
 

@@ -250,7 +250,7 @@ def _attrs(c: _Check, s: Step) -> Complaint:
     return None
 
 
-_PLAIN = frozenset((bool, int, float, str, type(None), DType, ArrayRef))
+_PLAIN = frozenset((bool, int, float, str, DType, ArrayRef))
 
 
 def _attr(c: _Check, s: Step, a: Any) -> Complaint:

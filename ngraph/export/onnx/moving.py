@@ -295,7 +295,7 @@ class _Read:
 
 
 @NODES.of("check_bounds")
-def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool | None, **about: Any) -> TensorRef:
+def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool | str, **about: Any) -> TensorRef:
     """Returns the index itself where all of its readers check it; else a gather from an iota, which checks it and counts from the start."""
     open_ = any(w.known(a) is None for a in step.inputs[0].axes)  # along an axis that is empty in a call there is nothing to check
     i = w.cast(w.full(i, step.inputs[0].axes) if open_ else i, INT64)
