@@ -314,7 +314,7 @@ def divisor(e: ExprLike) -> int:
 Sum = tuple[int, frozenset[tuple[Any, int]]]
 
 
-def normal(e: ExprLike) -> Any:
+def normal(e: ExprLike) -> Sum:
     """Returns a form of a length that equal lengths share, as far as these rules see it; different lengths never share one.
 
     Remainders become quotients and minima become maxima, quotients are of remainders of their divisors and hold no quotients, divisions of
@@ -351,7 +351,7 @@ def settled(e: ExprLike) -> ExprLike:
     constant, terms = normal(e)
     (term, n), *others = terms or ((None, 0),)
     if not terms:
-        return constant  # type: ignore[no-any-return]  # the number of a sum
+        return constant
     return term if isinstance(term, Leaf) and not others and (constant, n) == (0, 1) else e
 
 

@@ -251,7 +251,8 @@ def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> 
 check_bounds: OpDef = op(
     "check_bounds",
     "int64: the index i of an axis of length n, n more where it is negative; the call fails where i is not from -n (0 unless `negative`) "
-    "to n - 1. Where `negative` is 'length', the error is about the length n. The other attributes are said then: of what, file, line, fix.",
+    "to n - 1. Where `negative` is 'length', the error is about the length n. The other attributes are said then: of what, file, line, "
+    "fix.",
     form="(i; axis, negative, what, file, line, fix)",
     type=_check_bounds_type,
     reference=_check_bounds_reference,

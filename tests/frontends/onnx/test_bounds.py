@@ -247,3 +247,13 @@ def test_a_dim_that_a_reduction_names_twice_counts_once(axes):
     ).SerializeToString()
     (want,) = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"x": X})
     np.testing.assert_allclose(ng.onnx.load(made)(X), want, rtol=1e-6)
+
+
+def test_a_written_check_of_lengths_fails_only_where_they_differ(tmp_path):
+    x = ng.placeholder("T=?").named("x")
+    ng.onnx.save(x["T", ::2] + ng.split(x, "T", 2)[1], tmp_path / "pairs.onnx")
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(tmp_path / "pairs.onnx", providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.arange(4, dtype=np.float32)})[0].tolist() == [2, 5]
+    with pytest.raises(REFUSED):
+        session.run(None, {"x": np.arange(5, dtype=np.float32)})
