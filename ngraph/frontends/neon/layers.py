@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -265,6 +266,10 @@ class Embedding(Layer):
         return computed(ng.where(ng.equal(ng.mod(k, 2), 0), ng.sin(angle), ng.cos(angle)))
 
 
+def _itself(x: Any) -> Any:
+    return x
+
+
 class TiedLinear(Layer):
     """Scores of all words of a LookupTable or Embedding: its table, transposed, times x. The result has the axis Y.
 
@@ -280,7 +285,7 @@ class TiedLinear(Layer):
                 "pass the LookupTable or Embedding that it is tied to",
             )
         lookup = table.table if isinstance(table, Embedding) else table
-        self.tied: Callable[[], LookupTable] = lambda: lookup
+        self.tied: Callable[[], LookupTable] = partial(_itself, lookup)  # no layer of this one
 
     @scoped
     def __call__(self, in_obj: Op) -> Op:

@@ -127,8 +127,7 @@ class Schedule(Checked):
             meant = nearest(name, POLICIES)
             fix = f"take {meant!r}" if meant else f"take one of {', '.join(POLICIES)}"
             raise ArgumentError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}", fix=fix)
-        self.rule, defaults = POLICIES[name]
-        self.name, self.numbers = name, {**defaults, **numbers}
+        self.name, self.numbers = name, {**POLICIES[name][1], **numbers}
         for key, value in self.numbers.items():
             if key in BOUNDS:
                 check(f"learning-rate policy {name!r}", BOUNDS[key], **{key: value})
@@ -142,6 +141,11 @@ class Schedule(Checked):
             takes = ", ".join(n for n in inspect.signature(self.rule).parameters if n != "t")
             why = f"it takes {takes}, and got {', '.join(self.numbers) or 'nothing'}"
             raise refuse(f"learning-rate policy {name!r}", why, f"give it {takes}") from None
+
+    @property
+    def rule(self) -> Rate:
+        """The policy's function of the step and the numbers."""
+        return POLICIES[self.name][0]
 
     def of(self, rate: float) -> Schedule:
         """Returns the same policy with another base rate."""

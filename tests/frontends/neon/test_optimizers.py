@@ -1,5 +1,7 @@
 """Optimizers against torch.optim over 50 steps; what is around every rule against formulas."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -13,10 +15,13 @@ from ngraph.frontends.neon import (
     AdamW,
     Cosine,
     GradientDescentMomentum,
+    LookupTable,
     Nadam,
     OneCycle,
     RMSProp,
     Schedule,
+    Sequential,
+    TiedLinear,
     Warmup,
     clip_gradient_norm,
     clip_gradient_value,
@@ -286,3 +291,13 @@ def test_choice_of_variables_and_errors():
         GradientDescentMomentum(0.1)(ng.placeholder(()) * 2.0)
     with pytest.raises(TypeError, match="Adam has no argument momentum"):
         Adam(momentum=0.9)
+
+
+def test_optimizers_and_models_that_no_graph_has_are_pickled():
+    for made in (Adam(learning_rate=1e-3), GradientDescentMomentum({"name": "cosine", "base_lr": 0.1, "steps": 9}, 0.9)):
+        again = pickle.loads(pickle.dumps(made))
+        assert repr(again) == repr(made)
+    table = LookupTable(7, 4, ng.UniformInit(-1, 1))
+    model = pickle.loads(pickle.dumps(Sequential([table, TiedLinear(table)])))
+    first, last = model.layers
+    assert last.tied() is first
