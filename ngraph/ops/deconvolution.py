@@ -17,13 +17,14 @@ from typing import Any
 
 from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axis, new_axis, rests_on
+from ngraph.op_graph.checks import checked_lengths
 from ngraph.op_graph.expr import ExprLike, Idx, maximum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops.convolution import Spatial, by_position, contracted, convolve, spatial_pairs
 from ngraph.ops.elementwise import arithmetic
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import at_least_zero, both_sides, checked_lengths, per_axis, windows_along
+from ngraph.ops.rearrange import at_least_zero, both_sides, per_axis, windows_along
 
 
 def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:

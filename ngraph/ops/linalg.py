@@ -20,6 +20,7 @@ from ngraph.errors import ArgumentError, AxisError
 from ngraph.op_graph import misspelt
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.expr import Idx, minimum
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
@@ -28,7 +29,7 @@ from ngraph.ops.elementwise import absolute, as_op, cast, common, equal, log, si
 from ngraph.ops.factorisation import Matrices, beside, renamed
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import broadcast, checked_lengths, distance, iota
+from ngraph.ops.rearrange import broadcast, iota
 from ngraph.ops.reduce import min, prod, sum
 from ngraph.ops.state import parts
 from ngraph.ops.statistics import largest_size

@@ -12,6 +12,7 @@ from ngraph.errors import AxisError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, as_axis, show_axes
+from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.dtypes import check_fits
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
@@ -20,10 +21,8 @@ from ngraph.ops.elementwise import arithmetic, as_op, common, equal, less_equal,
 from ngraph.ops.rearrange import (
     both_sides,
     cast_axes,
-    checked_lengths,
     concat,
     diagonal,
-    distance,
     iota,
     reindex,
     slice_along_axis,

@@ -15,9 +15,10 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, rests_on, show_axes, words
+from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.dtypes import as_dtype, computes
 from ngraph.op_graph.expr import APPLY, Bin, ExprLike, Idx, Len, Run
-from ngraph.op_graph.op import Op, TensorType, place_of_now
+from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, without
 from ngraph.ops.elementwise import (
@@ -931,25 +932,6 @@ def checked_out(x: Op, a: Axis, given: Axis, size: ExprLike, name: str) -> tuple
             fix=f"ng.make_axis({size}, name={given.name!r}), or leave its length open",
         )
     return x, given
-
-
-def checked_lengths(a: Axis, wrong: ExprLike, what: str, fix: str, length: ExprLike | None = None) -> ExprLike:
-    """Returns 0 for an index expression; a call for whose lengths `wrong` is above 0 ends with a BoundsError about `a`.
-
-    length: that of `a`, where its own expression has no value.
-    """
-    if wrong == 0:
-        return 0
-    file, line = place_of_now().line or ("", 0)
-    number = REGISTRY["constant"].build(value=a.size if length is None else length, axes=Axes(), dtype=dtypes.int64)
-    outside = broadcast(number, [make_axis(name="outside").resized(expr.minimum(wrong, 1))])
-    checked = REGISTRY["check_bounds"].build(outside, axis=a, negative="length", what=what, file=file, line=line, fix=fix)
-    return Run(REGISTRY["reduce"].build(checked, kind="add", axes=tuple(outside.axes)))
-
-
-def distance(a: ExprLike, b: ExprLike) -> ExprLike:
-    """Returns how far two lengths are apart: 0 where they are one expression."""
-    return expr.maximum(a - b, b - a)
 
 
 # ---- joining and splitting --------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from ngraph.errors import ArgumentError, AxisError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op
@@ -44,7 +45,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import checked_lengths, distance, iota, slice_along_axis
+from ngraph.ops.rearrange import iota, slice_along_axis
 from ngraph.ops.reduce import count
 
 Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis

@@ -15,12 +15,12 @@ from typing import Any
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axes, Axis, Family, make_axis, show_axes, show_made
+from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.dtypes import token as token_dtype
 from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Body, Op, Origin, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
-from ngraph.ops.rearrange import checked_lengths, distance
 from ngraph.parts.walk import closure
 from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axes, map_attr
 

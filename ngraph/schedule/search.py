@@ -361,7 +361,7 @@ def _may_lie(view: View, d: D) -> bool:
 
 
 class _Tiled(NamedTuple):
-    """What one step computes and moves, each as the sums of what a tile has once, for each column, for each row, and for each of both."""
+    """Counts of what one step computes and moves: each the sums of what a tile has once, for each column, each row, and each of both."""
 
     work: list[float]
     sums: list[float]

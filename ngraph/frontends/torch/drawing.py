@@ -166,7 +166,7 @@ def cauchy(x: torch.Tensor, median: float = 0.0, sigma: float = 1.0, generator: 
 
 
 def geometric(x: torch.Tensor, p: float, generator: Any = None) -> Any:
-    """How many trials it takes to the first success."""
+    """Numbers of trials up to the first success."""
     if generator is not None or not isinstance(p, float) or not 0 < p < 1:
         return NotImplemented
     return (torch.log1p(-uniform(x.shape)) / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype)
