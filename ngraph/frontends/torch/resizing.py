@@ -10,6 +10,7 @@ import torch
 
 from ngraph.frontends.positional.sampling import Resizing, mixed, resized_dims
 from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.layers import pullback
@@ -19,9 +20,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.ops.resampling import order_of_passes, rows_read
 
 LINEAR, CUBIC, NEAREST = ([name for name in private.UPSAMPLING if kind in name] for kind in ("linear", "cubic", "nearest"))
-MAX_EXACT_SCALE = (
-    32  # up to which float32 has o / scale below a whole number where o is below a multiple of the scale, for lengths to 65,536
-)
+MAX_EXACT_SCALE = 32  # up to which float32 rounds no quotient of a place by the scale beyond a whole number; 41 is the first that is
 
 
 def _resized(n: TorchNode, x: Tensor, size: Sequence[ExprLike], scales: Sequence[float | None], by: Resizing) -> Tensor:
@@ -39,7 +38,7 @@ def _weighted(kind: str, names: Sequence[str]) -> None:
 
     @translates(*(f"aten.{name}" for name in names))
     def resize(n: TorchNode, x: Tensor, size: Sequence[ExprLike], corners: bool, *scales: float | None) -> Tensor:
-        return n.give(_resized(n, x, size, scales, _by(n, kind, corners)))
+        return n.give(_resized(n, n.of(x, kinds.wide(n.dtype)), size, scales, _by(n, kind, corners)))
 
     @translates(*(f"aten.{name}_backward" for name in names))
     def resize_backward(
@@ -49,6 +48,8 @@ def _weighted(kind: str, names: Sequence[str]) -> None:
 
 
 def _slope(n: TorchNode, dy: Tensor, shape: Sequence[ExprLike], function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns the derivative of a linear function of a tensor of this shape, times dy."""
+    dy = n.of(dy, kinds.wide(n.dtype))
     zeros = n.of(0.0, dy.dtype)
     return pullback(n, function, [n.g.expanded(zeros, list(shape))], dy)[0]
 
@@ -98,7 +99,7 @@ def _smooths(kind: str, name: str) -> None:
 
     @translates(f"aten.{name}")
     def smooth(n: TorchNode, x: Tensor, size: Sequence[ExprLike], corners: bool, *scales: float | None) -> Tensor:
-        return n.give(_smoothed(n, kind, x, size, corners, scales))
+        return n.give(_smoothed(n, kind, n.of(x, kinds.wide(n.dtype)), size, corners, scales))
 
     @translates(f"aten.{name}_backward")
     def smooth_backward(

@@ -70,6 +70,14 @@ def test_an_op_is_one_node_of_the_graph():
     assert graph.ours == 1
 
 
+def test_narrow_floats_are_rounded_once():
+    x = torch.randn(1, 2, 9, 11).to(torch.bfloat16)
+    for how in ({"scale_factor": 2.0}, {"size": (5, 30)}):
+        function = compiled(lambda x, how=how: F.interpolate(x, mode="bilinear", **how))
+        wanted = F.interpolate(x.float(), mode="bilinear", **how).to(torch.bfloat16)
+        torch.testing.assert_close(function(x), wanted, rtol=2**-8, atol=0)
+
+
 def test_pictures_of_integers_are_eagers():
     x = torch.randint(0, 256, (1, 3, 5, 7), dtype=torch.uint8)
     for mode in ("bilinear", "nearest"):
