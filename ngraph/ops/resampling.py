@@ -205,9 +205,13 @@ def between(x: Op, axis: Axis, at: Op, method: str, a: float = -0.75, inside: bo
         return _narrowed(_between_regularly(wide, axis, at, method, a, inside, steps), x.dtype)
     taps = taps_around(at, method, a)
     if inside:
-        size = count([axis], dtypes.int32)
-        taps = _shares([(i, where(logical_and(less_equal(0, i), less(i, size)), w, 0.0)) for i, w in taps])
+        taps = _shares(_within(taps, count([axis], dtypes.int32)))
     return _narrowed(tapped(wide, [axis], [taps], "clip"), x.dtype)
+
+
+def _within(taps: Taps, size: Op) -> Taps:
+    """Returns the taps without the weights of those outside of an axis of this length."""
+    return [(i, where(logical_and(less_equal(0, i), less(i, size)), w, 0.0)) for i, w in taps]
 
 
 def _shares(taps: Taps) -> Taps:
@@ -222,19 +226,17 @@ def _between_regularly(x: Op, axis: Axis, at: Op, method: str, cubic: float, ins
     base = floor((cast(iota(out), at.dtype) * float(a) + float(b)) / float(c))
     size = count([axis], at.dtype)
     taps = taps_around(at, method, cubic, lambda i: i, base)
-    weights = [where(logical_and(less_equal(0.0, i), less(i, size)), w, 0.0) for i, w in taps]
+    held = _within(taps, size)
     if inside:
-        weights = [w for _, w in _shares([(i, w) for (i, _), w in zip(taps, weights, strict=True)])]
+        held = _shares(held)
     else:
         below = reduce(add, [where(less(i, 0.0), w, 0.0) for i, w in taps])
         above = reduce(add, [where(less_equal(size, i), w, 0.0) for i, w in taps])
-        weights = [
-            w + where(equal(i, 0.0), below, 0.0) + where(equal(i, size - 1.0), above, 0.0) for (i, _), w in zip(taps, weights, strict=True)
-        ]
+        held = [(i, w + where(equal(i, 0.0), below, 0.0) + where(equal(i, size - 1.0), above, 0.0)) for i, w in held]
     first = CUBIC_TAPS[0] if method == "cubic" else 0
     order = [out if d == axis else d for d in x.axes]
     reads = [read(x, order, {axis: (Idx(out) * a + b) // c + k}) for k in range(first, first + len(taps))]
-    return reduce(add, [part * cast(w, x.dtype) for part, w in zip(reads, weights, strict=True)])
+    return reduce(add, [part * cast(w, x.dtype) for part, w in zip(reads, [w for _, w in held], strict=True)])
 
 
 def _wide(x: Op) -> DType:

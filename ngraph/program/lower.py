@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -176,15 +176,9 @@ def _types_of(o: Op) -> tuple[Any, ...]:
     return () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
 
 
-def _axes_in(a: Any) -> Iterator[Axis]:
-    """Yields the axes in an attribute of an op, but not those inside its bodies."""
-    if type(a) is Axis:
-        yield a
-    elif isinstance(a, tuple):
-        for x in a:
-            yield from _axes_in(x)
-    elif isinstance(a, expr.Expr):
-        yield from (leaf.of for leaf in expr.leaves(a) if type(leaf.of) is Axis)
+def _with_ids(attrs: dict[str, Any], same: Mapping[AxisId, AxisId]) -> dict[str, Any]:
+    """Returns attributes with other ids for some axes."""
+    return {k: map_attr(a, lambda axis: same.get(axis, axis), lambda v: v) for k, a in attrs.items()}
 
 
 def _length_text(a: Axis) -> str:
@@ -404,8 +398,7 @@ class Lowering:
                 if a in steps[-1]
                 for by in (a, *(step[a] for step in steps))
             }
-            renamed = {k: map_attr(a, lambda axis, same=same: same.get(axis, axis), lambda v: v, lambda p: p) for k, a in attrs.items()}  # type: ignore[misc]
-            for now in (attrs, renamed):
+            for now in (attrs, _with_ids(attrs, same)):
                 types = self._types(o, inputs, now)
                 if not isinstance(types, AxisError):
                     return tuple([v for i in read for v in self.value(i, scope)]), now, types
@@ -423,7 +416,7 @@ class Lowering:
         found: dict[Axis, dict[AxisId, Axis]] = {}
         bodies = [a for a in o.attrs.values() if type(a) is Body]
         declared = (a for t in _types_of(o) for a in t.axes)
-        for a in (*_axes_in(tuple(o.attrs.values())), *declared, *_axes_of(o.inputs), *(a for b in bodies for a in _axes_of(b.inputs))):
+        for a in (*attr_axes(tuple(o.attrs.values())), *declared, *_axes_of(o.inputs), *(a for b in bodies for a in _axes_of(b.inputs))):
             found.setdefault(a, {}).setdefault(self.ids(a), a)
         several = [a for a in dict.fromkeys(_axes_of(o.inputs)) if len(found[a]) > 1]
         read = [k for k, i in enumerate(o.inputs) if not set(several).isdisjoint(_axes_of([i]))]
@@ -475,9 +468,10 @@ class Lowering:
         found = {}
         for k, body in o.attrs.items():
             if type(body) is Body:
-                read = [self._along(o, b, {a: a for a in t.axes}, inside=True) for b, t in zip(body.outputs, _types_of(o), strict=False)]
-                if None not in read and any(r is not b for r, b in zip(read, body.outputs, strict=False)):
-                    found[k] = self._body(Body(body.inputs, [*read, *body.outputs[len(read) :]]))  # type: ignore[list-item]  # none is None
+                pairs = list(zip(body.outputs, _types_of(o), strict=False))
+                read = [r for b, t in pairs if (r := self._along(o, b, {a: a for a in t.axes}, inside=True)) is not None]
+                if len(read) == len(pairs) and any(r is not b for r, (b, _) in zip(read, pairs, strict=True)):
+                    found[k] = self._body(Body(body.inputs, [*read, *body.outputs[len(read) :]]))
         return found
 
     def _with_token(self, o: Op, inputs: tuple[Value, ...], attrs: dict[str, Any]) -> tuple[tuple[Value, ...], dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.html import some, table
@@ -217,11 +218,11 @@ def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], bo
     return axis(a)
 
 
-def attr_axes(a: Any) -> Iterable[AxisId]:
-    """Yields every axis id in an attribute, with repetition, but not those inside sub-programs."""
-    if type(a) is AxisId:
+def attr_axes(a: Any) -> Iterable[Any]:
+    """Yields every axis in an attribute (op-graph or id), with repetition, but not those inside sub-programs."""
+    if type(a) is AxisId or type(a) is Axis:
         yield a
-    elif type(a) is tuple:
+    elif isinstance(a, tuple):  # an op-graph's Axes, too
         for x in a:
             yield from attr_axes(x)
     elif isinstance(a, Expr):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,52 +24,37 @@ LINEAR, CUBIC, NEAREST = ([name for name in private.UPSAMPLING if kind in name] 
 MAX_EXACT_SCALE = 32  # up to which float32 rounds no quotient of a place by the scale beyond a whole number; 41 is the first that is
 
 
-def _resized(n: TorchNode, x: Tensor, size: Sequence[ExprLike], scales: Sequence[float | None], by: Resizing) -> Tensor:
+Lengths = Sequence[ExprLike]
+Scales = Sequence[float | None]
+
+
+def _translated(names: Sequence[str], function: Callable[..., Tensor]) -> None:
+    """Adds the translators of ops and of their derivatives: of a linear function of a node, a tensor, its new lengths, and what follows."""
+
+    @translates(*(f"aten.{name}" for name in names))
+    def resize(n: TorchNode, x: Tensor, size: Lengths, *how: Any) -> Tensor:
+        return n.give(function(n, n.of(x, kinds.wide(n.dtype)), size, *how))
+
+    @translates(*(f"aten.{name}_backward" for name in names))
+    def resize_backward(n: TorchNode, dy: Tensor, size: Lengths, shape: Lengths, *how: Any) -> Tensor:
+        dy = n.of(dy, kinds.wide(n.dtype))
+        zeros = n.g.expanded(n.of(0.0, dy.dtype), list(shape))
+        return n.give(pullback(n, lambda x: function(n, x, size, *how), [zeros], dy)[0])
+
+
+def _resized(n: TorchNode, x: Tensor, size: Lengths, scales: Scales, by: Resizing) -> Tensor:
     dims = range(x.rank - len(size), x.rank)
     known = [0.0 if s is None or by.places == "align_corners" else s for s in scales] or [0.0] * len(size)
     return resized_dims(n.g, x, dims, size, known, by)
 
 
-def _by(n: TorchNode, kind: str, corners: bool) -> Resizing:
-    return Resizing(kind, "align_corners" if corners else "half_pixel", dtype=np.float64, single=n.dtype is not dtypes.float64)
+def _weighted(kind: str, n: TorchNode, x: Tensor, size: Lengths, corners: bool, *scales: float | None) -> Tensor:
+    """Returns the tensor with weighted elements beside each place of the new lengths."""
+    places = "align_corners" if corners else "half_pixel"
+    return _resized(n, x, size, scales, Resizing(kind, places, dtype=np.float64, single=n.dtype is not dtypes.float64))
 
 
-def _weighted(kind: str, names: Sequence[str]) -> None:
-    """Adds the translators of ops that weight elements, and of their derivatives."""
-
-    @translates(*(f"aten.{name}" for name in names))
-    def resize(n: TorchNode, x: Tensor, size: Sequence[ExprLike], corners: bool, *scales: float | None) -> Tensor:
-        return n.give(_resized(n, n.of(x, kinds.wide(n.dtype)), size, scales, _by(n, kind, corners)))
-
-    @translates(*(f"aten.{name}_backward" for name in names))
-    def resize_backward(
-        n: TorchNode, dy: Tensor, size: Sequence[ExprLike], shape: Sequence[ExprLike], corners: bool, *scales: float | None
-    ) -> Tensor:
-        return n.give(_slope(n, dy, shape, lambda x: _resized(n, x, size, scales, _by(n, kind, corners))))
-
-
-def _slope(n: TorchNode, dy: Tensor, shape: Sequence[ExprLike], function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Returns the derivative of a linear function of a tensor of this shape, times dy."""
-    dy = n.of(dy, kinds.wide(n.dtype))
-    zeros = n.of(0.0, dy.dtype)
-    return pullback(n, function, [n.g.expanded(zeros, list(shape))], dy)[0]
-
-
-_weighted("linear", LINEAR)
-_weighted("cubic", CUBIC)
-
-
-@translates(*(f"aten.{name}" for name in NEAREST))
-def repeat(n: TorchNode, x: Tensor, size: Sequence[ExprLike], *scales: float | None) -> Tensor:
-    return n.give(_repeated(n, x, size, scales))
-
-
-@translates(*(f"aten.{name}_backward" for name in NEAREST))
-def repeat_backward(n: TorchNode, dy: Tensor, size: Sequence[ExprLike], shape: Sequence[ExprLike], *scales: float | None) -> Tensor:
-    return n.give(_slope(n, dy, shape, lambda x: _repeated(n, x, size, scales)))
-
-
-def _repeated(n: TorchNode, x: Tensor, size: Sequence[ExprLike], scales: Sequence[float | None]) -> Tensor:
+def _repeated(n: TorchNode, x: Tensor, size: Lengths, *scales: float | None) -> Tensor:
     """Returns the tensor with each element repeated a whole number of times along its last dims."""
     old = x.shape[-len(size) :]
     times = [_times(many, was, s) for many, was, s in zip(size, old, scales or [None] * len(size), strict=True)]
@@ -77,13 +63,10 @@ def _repeated(n: TorchNode, x: Tensor, size: Sequence[ExprLike], scales: Sequenc
     return _resized(n, x, size, [float(k) for k in times], Resizing("nearest", "asymmetric", "floor"))
 
 
-# ---- kernels that grow where a picture becomes smaller -----------------------------------------------------------------
-
-
-def _smoothed(n: TorchNode, kind: str, x: Tensor, size: Sequence[ExprLike], corners: bool, scales: Sequence[float | None]) -> Tensor:
+def _smoothed(kind: str, n: TorchNode, x: Tensor, size: Lengths, corners: bool, *scales: float | None) -> Tensor:
+    """Returns the tensor by kernels that grow where it becomes smaller."""
     old = x.shape[-len(size) :]
-    lengths = [*old, *size]
-    if not all(isinstance(k, int) and k for k in lengths):
+    if not all(isinstance(k, int) and k for k in (*old, *size)):
         raise n.lack("antialias of lengths that come with calls")
     ratios = [many / was for many, was in zip(n.g.numbers(size), n.g.numbers(old), strict=True)]
     if any(s is not None and s != ratio for s, ratio in zip(scales, ratios, strict=False)):
@@ -94,22 +77,11 @@ def _smoothed(n: TorchNode, kind: str, x: Tensor, size: Sequence[ExprLike], corn
     return x
 
 
-def _smooths(kind: str, name: str) -> None:
-    """Adds the translators of an op with a kernel that grows, and of its derivative."""
-
-    @translates(f"aten.{name}")
-    def smooth(n: TorchNode, x: Tensor, size: Sequence[ExprLike], corners: bool, *scales: float | None) -> Tensor:
-        return n.give(_smoothed(n, kind, n.of(x, kinds.wide(n.dtype)), size, corners, scales))
-
-    @translates(f"aten.{name}_backward")
-    def smooth_backward(
-        n: TorchNode, dy: Tensor, size: Sequence[ExprLike], shape: Sequence[ExprLike], corners: bool, *scales: float | None
-    ) -> Tensor:
-        return n.give(_slope(n, dy, shape, lambda x: _smoothed(n, kind, x, size, corners, scales)))
-
-
-_smooths("linear", "_upsample_bilinear2d_aa")
-_smooths("cubic", "_upsample_bicubic2d_aa")
+_translated(LINEAR, partial(_weighted, "linear"))
+_translated(CUBIC, partial(_weighted, "cubic"))
+_translated(NEAREST, _repeated)
+_translated(["_upsample_bilinear2d_aa"], partial(_smoothed, "linear"))
+_translated(["_upsample_bicubic2d_aa"], partial(_smoothed, "cubic"))
 
 
 # ---- what stays whole ----------------------------------------------------------------------------------------------------
@@ -124,7 +96,7 @@ def _times(many: Any, size: Any, scale: float | None) -> int:
     return int(scale) if scale == int(scale) and 0 < scale <= MAX_EXACT_SCALE else 0
 
 
-def kept(name: str, x: torch.Tensor, sizes: Sequence[Any], scales: Sequence[float | None] | None) -> bool:
+def kept(name: str, x: torch.Tensor, sizes: Sequence[Any], scales: Scales | None) -> bool:
     """Whether an op stays whole: where it is of floats, and of those that repeat elements where it does so a whole number of times.
 
     PyTorch finds no shapes of the ops' derivatives for open lengths.
