@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Union
+from typing import Any, Union, overload
 
 import numpy as np
 
@@ -287,10 +287,18 @@ def not_negative(e: ExprLike) -> bool:
     return e >= 0 if isinstance(e, int) else type(e) in (Len, Idx)
 
 
+@overload
+def minimum(a: int, b: int) -> int: ...
+@overload
+def minimum(a: ExprLike, b: ExprLike) -> ExprLike: ...
 def minimum(a: ExprLike, b: ExprLike) -> ExprLike:
     return combine("min", a, b)
 
 
+@overload
+def maximum(a: int, b: int) -> int: ...
+@overload
+def maximum(a: ExprLike, b: ExprLike) -> ExprLike: ...
 def maximum(a: ExprLike, b: ExprLike) -> ExprLike:
     return combine("max", a, b)
 

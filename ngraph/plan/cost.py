@@ -677,10 +677,12 @@ class _Choice:
         n = self.length(a)
         each = -(-n // pieces)
         if a in self.last or a == self.v:
-            step = MIN_CONTIGUOUS_BLOCK if n >= 2 * MIN_CONTIGUOUS_BLOCK else 2 * MIN_VECTOR_LENGTH
-            most = max(min(-(-each // step), self.panel(a) // step), 1)
+            panel, least = self.panel(a), 2 * MIN_VECTOR_LENGTH  # twice a panel fills the cache
+            halved = least <= 2 * panel < MIN_CONTIGUOUS_BLOCK  # the longer step would not stay there from work item to work item
+            step = MIN_CONTIGUOUS_BLOCK if n >= 2 * MIN_CONTIGUOUS_BLOCK and not halved else least
+            most = max(min(-(-each // step), panel // step), 1)
             apart = step * -(-most // MAX_BLOCK_SIZES)
-            return min([*range(most * step, 0, -apart), 2 * MIN_VECTOR_LENGTH], key=lambda size: self.longest(n, size))
+            return min([*range(most * step, 0, -apart), least], key=lambda size: self.longest(n, size))
         short = a in self.g.open and n < MIN_TILE_ROWS  # it stays whole, unless others give a tile its rows; summed ones do not
         summed = {x for n in self.g.nodes for x in n.reduced} if short else set()
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v) and x not in summed]

@@ -7,6 +7,7 @@ Reading what no stage has stored, and accesses outside of an array, raise Progra
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call
-from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store, extent, places
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store, extent, room_of, shape_of
 from ngraph.program.program import AxisId
 from ngraph.tensors.index import Load, Read
 from ngraph.tensors.scalars import COMBINE, combined, elementwise
@@ -78,20 +79,19 @@ class PlanRun:
         return self.plan.length(axis, self.lengths, lambda b: int(self.arrays[b]))
 
     def shape(self, b: Buffer) -> tuple[int, ...]:
-        return tuple([places(b, d, self.length(d[0])) for d in b.dims])
+        return tuple(shape_of(b, self.length))
 
     def place(self, b: Buffer) -> np.ndarray:
         """Returns the memory of a buffer that is about to be filled."""
         if b.shares is not None:
             self.arrays[b] = self.arrays[b.shares]
         elif b.offset is not None:
-            shape = self.shape(b)
-            full = (*shape[:-1], *[max(n, b.row) for n in shape[-1:]])
-            n = int(np.prod(full, dtype=np.int64)) * b.dtype.np.itemsize
+            full = room_of(b, self.length)
+            n = math.prod(full) * b.dtype.np.itemsize
             flat = self.memory[b.storage][b.offset : b.offset + n].view(b.dtype.np)
-            self.arrays[b] = flat.reshape(full)[(..., *[slice(n) for n in shape])]
+            self.arrays[b] = _without_room(self.shape(b), flat.reshape(full))
         elif not b.border or b not in self.arrays:  # else its border has been filled
-            self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
+            self.arrays[b] = _without_room(self.shape(b), np.full(room_of(b, self.length), GARBAGE, np.uint8).astype(b.dtype.np))
         return self.arrays[b]
 
     # opaque ops
@@ -262,3 +262,8 @@ class _WorkItem:
         else:
             with np.errstate(all="ignore"):
                 COMBINE[s.combine].at(array, at, value)
+
+
+def _without_room(shape: tuple[int, ...], room: np.ndarray) -> np.ndarray:
+    """Returns the array of this shape in memory that has more at the end of each row."""
+    return room[..., : shape[-1]] if shape else room

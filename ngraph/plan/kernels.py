@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
@@ -29,6 +29,7 @@ from ngraph.tensors.graph import guessed_length, guessed_symbols
 from ngraph.tensors.index import Load, Read, loads, loop_variant_axes
 from ngraph.tensors.memo import memo_key
 
+N = TypeVar("N", int, ExprLike)
 Dim = tuple[AxisId, int, int | None]  # the digit `index // div % mod` of an axis
 
 
@@ -384,13 +385,20 @@ def dims_of(axes: Iterable[AxisId]) -> tuple[Dim, ...]:
     return tuple([(a, 1, None) for a in axes])
 
 
-def extent(dim: Dim, length: int) -> int:
-    """Returns the number of elements of a dim."""
+def extent(dim: Dim, length: N) -> N:
+    """Returns the number of elements of a dim of an axis of this length."""
     _, div, mod = dim
-    n = -(-length // div)
-    return n if mod is None else min(n, mod)
+    n = (length + (div - 1)) // div
+    return n if mod is None else expr.minimum(n, mod)
 
 
-def places(b: Buffer, dim: Dim, length: int) -> int:
-    """Returns the number of elements of a buffer along one of its dims, the border included."""
-    return extent(dim, length) + sum(b.border.get(dim[0], ()))
+def shape_of(b: Buffer, length: Callable[[AxisId], N]) -> list[N]:
+    """Returns the number of elements along each dim of a buffer, borders included, at these lengths of axes."""
+    return [extent(d, length(d[0])) + sum(b.border.get(d[0], ())) for d in b.dims]
+
+
+def room_of(b: Buffer, length: Callable[[AxisId], N]) -> list[N]:
+    """Returns the shape of a buffer with what separates its rows."""
+    shape: list[N] = shape_of(b, length)
+    shape[-1:] = [expr.maximum(n, b.row) for n in shape[-1:]]
+    return shape

@@ -10,7 +10,7 @@ from typing import Any
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.parts.storage import lifetimes, lowest_place
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, room_of
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import ALIGNMENT, MIN_STAGGERED_BYTES, PAGE_BYTES, STAGGER_BYTES
 from ngraph.tensors.index import loads
@@ -27,11 +27,10 @@ def allocate(plan: Plan) -> Plan:
 
 def _size(plan: Plan, b: Buffer) -> None:
     try:
-        shape = [places(b, d, plan.length(d[0])) for d in b.dims]
+        shape = room_of(b, plan.length)
     except LookupError:
         b.storage = "run" if b.storage == "arena" else b.storage
         return
-    shape[-1:] = [max(n, b.row) for n in shape[-1:]]
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     b.strides = tuple(strides)
     b.first = sum([s * b.border[a][0] for s, (a, _, _) in zip(strides, b.dims, strict=True) if a in b.border])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len, combine
-from ngraph.plan.kernels import Buffer, Dim, Kernel, Line, Local, Plan, Stage
+from ngraph.plan.kernels import Buffer, Dim, Kernel, Line, Local, Plan, Stage, room_of
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockStart, Loop, Tile
 from ngraph.schedule.linear import Forms, LinearForm
@@ -213,11 +213,11 @@ class StageAddresses:
         return {0: "one", 1: "contiguous"}.get(step, "indexed") if isinstance(step, int) else "indexed"
 
 
-def strides_of(b: Buffer, length: Any) -> tuple[ExprLike, ...]:
+def strides_of(b: Buffer, length: Callable[[AxisId], ExprLike]) -> tuple[ExprLike, ...]:
     """Elements of a buffer from one place to the next along each dim, as expressions over lengths."""
     if b.strides is not None:
         return b.strides
-    return dense([_extent(d, length(d[0])) + sum(b.border.get(d[0], ())) for d in b.dims])
+    return dense(room_of(b, length))
 
 
 def dense(shape: list[ExprLike]) -> tuple[ExprLike, ...]:
@@ -228,13 +228,6 @@ def dense(shape: list[ExprLike]) -> tuple[ExprLike, ...]:
         made.append(step)
         step = combine("*", step, n)
     return tuple(made[::-1])
-
-
-def _extent(dim: Any, n: ExprLike) -> ExprLike:
-    """Returns the number of elements of a dim."""
-    _, div, mod = dim
-    n = (n + (div - 1)) // div
-    return n if mod is None else expr.minimum(n, mod)
 
 
 def inside_expressions(stage: Stage, reads: Mapping[int, Access], stores: Iterable[Access]) -> list[ExprLike]:

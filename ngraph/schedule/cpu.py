@@ -16,7 +16,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, places
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, room_of
 from ngraph.program.program import AxisId
 from ngraph.schedule.address import KernelAddresses, StageAddresses, dense, inside_expressions
 from ngraph.schedule.form import (
@@ -255,9 +255,7 @@ class _Scheduler(KernelAddresses):
         """The bytes of a buffer, at the lengths that costs take where they are open; 0 of a Local, which is in the caches."""
         if b.bytes is not None or type(b) is Local:
             return b.bytes or 0
-        shape = [places(b, d, self.guess(d[0])) for d in b.dims]
-        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
-        return math.prod(shape) * b.dtype.bits // 8
+        return math.prod(room_of(b, self.guess)) * b.dtype.bits // 8
 
     def guess(self, a: AxisId) -> int:
         """The length of an axis that prices take in the versions that are being made."""

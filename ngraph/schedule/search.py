@@ -487,7 +487,9 @@ def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool, m
     """
     longest = max(2 * likely // lanes, 1)
     block = longest if most is None else min(max(most // lanes, 1), longest)
-    left = [sum([max(x.units / units, short) for x in open_segments(n, 1, units, rows)]) for n in range(min(units, block + 1))]
+    left = []
+    for n in range(min(units, block + 1)):
+        left.append(sum([-(-(x.last - x.first) // x.units) * max(x.units / units, short) for x in open_segments(n, 1, units, rows)]))
     costs = [n // units + left[n % units] for n in range(block + 1)]
     steps, cost = 0, 0.0
     for n in range(1, longest + 1):

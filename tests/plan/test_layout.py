@@ -22,6 +22,7 @@ from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.schedule import interpret as schedule_interpret
 from ngraph.schedule import verify as schedule_verify
+from ngraph.schedule.address import strides_of
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.targets import DEFAULT
 from ngraph.tensors import winograd
@@ -393,6 +394,15 @@ def test_rows_of_an_input_that_fall_onto_each_other_are_spread():
     assert [b.row for b in made.buffers if b.storage == "arena" and b.axes == ("N", "K")] == [1040]
     made = planned([ng.dot(x, weights(k, axis(8, "O")))], x, rtol=1e-3, atol=1e-3)  # read too seldom for a copy
     assert not [b for b in made.buffers if b.storage == "arena" and b.axes == ("N", "K")]
+
+
+def test_rows_of_an_input_of_open_length_are_spread_in_memory():
+    k, n = axis(1024, "K"), ng.make_axis(None, name="N")
+    x = hole(n, k)
+    with ngt.allocate_transformer("direct") as transformer:
+        made = plan(transformer.computation(ng.dot(x, weights(k, axis(64, "O"))), x).program)
+    (copy,) = [b for b in made.buffers if b.row]
+    assert copy.strides is None and strides_of(copy, lambda a: made.axes[a])[-2:] == (1040, 1)
 
 
 def copies_of(made):

@@ -13,7 +13,7 @@ from ngraph.plan.text import arrays
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.schedule.form import ScheduledPlan
 from ngraph.schedule.interpret import interpret
-from ngraph.schedule.search import alternatives, open_segments, remainders, segments
+from ngraph.schedule.search import _units_used, alternatives, open_segments, remainders, segments
 from ngraph.schedule.text import parse, text
 from ngraph.schedule.verify import verify
 from ngraph.targets import TARGETS, host
@@ -103,6 +103,15 @@ def test_steps_of_an_open_loop_do_every_place_once(units, rows):
                 for size, least in steps:
                     left -= min((left + size - least) // size * size, left)
                 assert left == 0, (n, multiple, steps)
+
+
+def test_the_price_of_what_is_left_counts_every_iteration():
+    """Behind whole tiles of 11 rows, 9 are two iterations of 4 and one of 1: each takes half the time of a whole tile, or a third."""
+    for units in (5, 8, 11, 13, 16):
+        for block in (None, 8, 32, 64):
+            assert _units_used(units, 1, 0.0, 64, False, block) == pytest.approx(units)
+            assert _units_used(units, 1, 0.5, 64, True, block) < units
+    assert _units_used(8, 1, 0.5, 64, True, 32) > _units_used(11, 1, 8 / 22, 64, True, 32) * 8 / 11 * 1.05
 
 
 def test_a_computation_shows_its_schedule():

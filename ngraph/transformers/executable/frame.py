@@ -21,7 +21,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.parts.deferred import deferred
-from ngraph.plan.kernels import Buffer, OpaqueOp, places
+from ngraph.plan.kernels import Buffer, OpaqueOp, room_of
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST, KERNEL
 from ngraph.runtime.host.locks import fork_safe_lock
@@ -277,9 +277,7 @@ class InstantiatedPlan:
 
     def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
         """Returns the shape of a buffer, borders and padding included."""
-        shape = [places(b, d, self.length(d[0], run)) for d in b.dims]
-        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
-        return tuple(shape)
+        return tuple(room_of(b, lambda a: self.length(a, run)))
 
     def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
         """The lengths of its axes; those that do not wait for a step are worked out once."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Leaf, Len, maximum, minimum
 from ngraph.parts.storage import lifetimes
-from ngraph.plan.kernels import Buffer, Dim, OpaqueOp
+from ngraph.plan.kernels import Buffer, OpaqueOp, room_of
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import INTEGERS
 from ngraph.targets.tuning import ASSUMED_LENGTH
@@ -204,13 +204,13 @@ class Layout:
             return None
         if b.bytes is not None:
             return self.named(b.bytes)
-        found = [self.most(self.over(Len(d[0]))) for d in b.dims]
-        lengths = [n for n in found if n is not None]
-        return self.named(_bytes(b, lengths)) if len(lengths) == len(found) else None
+        found = {a: self.most(self.over(Len(a))) for a, _, _ in b.dims}
+        lengths = {a: n for a, n in found.items() if n is not None}
+        return self.named(_bytes(b, lengths.__getitem__)) if len(lengths) == len(found) else None
 
     def content(self, b: Buffer) -> ExprLike:
         """Returns the bytes that the elements of a buffer take: as many as its size, or fewer where steps count its lengths."""
-        size = _bytes(b, [self.over(Len(d[0])) for d in b.dims] if b.bytes is None else [])
+        size = _bytes(b, lambda a: self.over(Len(a)))
         return self.named(size) if self.early(size) else size
 
     def _place(self) -> None:
@@ -284,21 +284,9 @@ def aligned_up(n: ExprLike) -> ExprLike:
     return (n + (ALIGN - 1)) // ALIGN * ALIGN
 
 
-def room(b: Buffer, dim: Dim, n: ExprLike) -> ExprLike:
-    """Returns the number of elements of a buffer along a dim of such a length, those of the border included."""
-    _, div, mod = dim
-    extent = (n + (div - 1)) // div
-    return (extent if mod is None else minimum(extent, mod)) + sum(b.border.get(dim[0], ()))
-
-
-def _bytes(b: Buffer, lengths: Sequence[ExprLike]) -> ExprLike:
-    """Returns the bytes of a buffer whose dims have these lengths."""
-    if b.bytes is not None:
-        return b.bytes
-    shape = [room(b, d, n) for d, n in zip(b.dims, lengths, strict=True)]
-    if shape and b.row:
-        shape[-1] = maximum(shape[-1], b.row)
-    return math.prod(shape, start=b.dtype.np.itemsize)
+def _bytes(b: Buffer, length: Callable[[AxisId], ExprLike]) -> ExprLike:
+    """Returns the bytes of a buffer at these lengths of its axes."""
+    return b.bytes if b.bytes is not None else math.prod(room_of(b, length), start=b.dtype.np.itemsize)
 
 
 def root(b: Buffer) -> Buffer:
