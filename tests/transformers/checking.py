@@ -12,7 +12,7 @@ import numpy as np
 from ngraph.codegen.signature import KernelCode
 from ngraph.op_graph.expr import Len
 from ngraph.plan.interpret import GARBAGE, PlanRun
-from ngraph.plan.kernels import Kernel, Local, OpaqueOp, shape_of
+from ngraph.plan.kernels import Kernel, Local, OpaqueOp, room_of, shape_of
 from ngraph.plan.planner import plan as planned
 from ngraph.targets import host
 from ngraph.transformers.base import Transformer
@@ -89,7 +89,7 @@ class CheckingDevice(KernelDevice):
 
     def view(self, run, b, address):
         shape = tuple(shape_of(b, run.length))
-        full = (*shape[:-1], *[max(n, b.row) for n in shape[-1:]])
+        full = tuple(room_of(b, run.length))
         memory = self.bytes(address, math.prod(full) * b.dtype.np.itemsize)
         return memory.view(b.dtype.np).reshape(full)[(..., *[slice(n) for n in shape])]
 
