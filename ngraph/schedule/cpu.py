@@ -13,7 +13,7 @@ from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len, combine
+from ngraph.op_graph.expr import Bin, ExprLike, Idx, Leaf, Len, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, room_of
@@ -318,6 +318,10 @@ class _Scheduler(KernelAddresses):
 
     # ---- loops of an axis
 
+    def divided(self, a: AxisId, unit: int) -> bool:
+        """Whether a length is a multiple of `unit` in every call, and so are the places of a work item."""
+        return expr.divisor(self.length(a)) % unit == 0 and self.block.get(a, unit) % unit == 0 and self.cut.get(a, unit) % unit == 0
+
     def digits(self, a: AxisId, units: list[int]) -> list[Loop]:
         """The loops along an axis, outermost first: one, or one for each digit that memory has; none for a single place."""
         n, block = self.length(a), self.block.get(a)
@@ -415,13 +419,16 @@ class _StageScheduler(StageAddresses):
     # ---- loops and addresses
 
     def _cuts(self) -> dict[AxisId, list[int]]:
-        """The digits into which memory splits the axes of the stage: their units, each a multiple of the one before."""
+        """The digits into which memory and indices split the axes of the stage: their units, each a multiple of the one before."""
         found: dict[AxisId, set[int]] = {}
         for b, index in [(r.source, r.index) for r in self.stage.reads()] + [(s.target, s.index) for s in self.stage.to]:
             for a, div, mod in b.dims:
                 e = index[a]
                 if (div > 1 or mod is not None) and type(e) is Idx:
                     found.setdefault(e.of, set()).update([k for k in (div, div * (mod or 1)) if k > 1])
+                for axis, unit in _digits_of(e):
+                    if self.kernel.divided(axis, unit):
+                        found.setdefault(axis, set()).add(unit)
         made: dict[AxisId, list[int]] = {}
         for a, units in found.items():
             for k in sorted(units):
@@ -676,6 +683,19 @@ def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
         if any(block % e.unit or short % e.unit for e in own) or block % rows or short % (unit if d is s.tile.vector else rows):
             return False
     return True
+
+
+def _digits_of(e: ExprLike) -> list[tuple[AxisId, int]]:
+    """Returns the digits of axes, `index // k` and `index % k`, that an index is made of: (axis, k) each."""
+    found: list[tuple[AxisId, int]] = []
+    if type(e) is Bin:
+        if e.op in ("//", "%") and type(e.a) is Idx and isinstance(e.b, int) and e.b > 1:
+            return [(e.a.of, e.b)]
+        found = [*_digits_of(e.a), *_digits_of(e.b)]
+        if e.op == "%" and type(e.a) is Bin and e.a.op == "//" and len(found) == 1 and isinstance(e.b, int):
+            ((axis, unit),) = found
+            found.append((axis, unit * e.b))
+    return found
 
 
 def _rows_of(b: Local, read: Read, reduced: Sequence[AxisId]) -> int:

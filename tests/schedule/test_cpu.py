@@ -8,6 +8,8 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError
+from ngraph.op_graph.expr import Idx
+from ngraph.ops.moving import read
 from ngraph.plan.planner import plan
 from ngraph.plan.text import arrays
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
@@ -112,6 +114,29 @@ def test_the_price_of_what_is_left_counts_every_iteration():
             assert _units_used(units, 1, 0.0, 64, False, block) == pytest.approx(units)
             assert _units_used(units, 1, 0.5, 64, True, block) < units
     assert _units_used(8, 1, 0.5, 64, True, 32) > _units_used(11, 1, 8 / 22, 64, True, 32) * 8 / 11 * 1.05
+
+
+@pytest.mark.parametrize("rows", [None, 3, 17])
+@pytest.mark.parametrize("outer, middle, inner", [(4, 32, 16), (3, 5, 7), (2, 40, 3), (5, 16, 1)])
+def test_a_read_by_digits_of_an_axis_has_a_loop_for_each(rows, outer, middle, inner):
+    n, a, b, c = [ng.make_axis(size, name=name) for name, size in zip("NABC", (rows, outer, middle, inner), strict=True)]
+    flat = ng.make_axis(outer * middle * inner, name="F")
+    x = ng.placeholder([n, b, c, a])
+    index = {a: Idx(flat) // (middle * inner), b: Idx(flat) // inner % middle, c: Idx(flat) % inner if inner > 1 else 0}
+    y = read(x, [n, flat], index)
+    f = ngt.make_transformer_factory("cpu")().computation([ng.tanh(y), ng.sum(y, flat)], x)
+    for length in (rows,) if rows else (1, 2, 19):
+        given = np.random.default_rng(length).standard_normal((length, middle, inner, outer)).astype("f")
+        expected = given.astype("d").transpose(0, 3, 1, 2).reshape(length, -1)
+        assert np.allclose(f(given)[0], np.tanh(expected), atol=1e-6) and np.allclose(f(given)[1], expected.sum(1), atol=1e-4)
+
+
+def test_a_flattened_transposition_moves_vectors():
+    r, b, c, flat = [ng.make_axis(size, name=name) for name, size in zip("RBCF", (64, 32, 16, 512), strict=True)]
+    x = ng.placeholder([r, b, c])
+    f = ngt.make_transformer_factory("cpu")().computation(read(x, [r, flat], {b: Idx(flat) % 32, c: Idx(flat) // 32}), x)
+    shown = text(schedule_plan(plan(f.program, machine=TARGETS["x86-64-v4"]), TARGETS["x86-64-v4"]), origins=False)
+    assert "for F // 32 = 16" in shown and "lanes transposed" in shown and "lanes indexed" not in shown
 
 
 def test_a_computation_shows_its_schedule():
