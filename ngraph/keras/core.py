@@ -219,5 +219,5 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[Any]:
     x = convert_to_tensor(x)
-    axis = axis % x.ndim
+    axis = numpy.axis_of(x, axis)
     return [x[(*[builtins.slice(None)] * axis, k)] for k in range(int(x.shape[axis]))]

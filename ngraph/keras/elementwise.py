@@ -124,8 +124,8 @@ def _bits(kind: str) -> Callable[[Op, Op], Op]:
 
 def _floor_divide(x: Op, y: Op) -> Op:
     if x.dtype.is_float:
-        return e.floor(e.divide(x, y))
-    return e.where(e.equal(y, 0), 0 if x.dtype.kind == "uint" else 0, e.divide.build(x, e.where(e.equal(y, 0), 1, y)))
+        return by_element.floor_quotient(x, y)
+    return e.where(e.equal(y, 0), 0, e.divide.build(x, e.where(e.equal(y, 0), 1, y)))
 
 
 def _mod(x: Op, y: Op) -> Op:

@@ -12,7 +12,7 @@ from ngraph.frontends.positional import indexing, shapes
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.moving import broadcast_to, known, moveaxis, ravel, stack, transpose
-from ngraph.keras.reductions import axes_of
+from ngraph.keras.reductions import axis_of
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply, size_of
 from ngraph.keras.traces import KerasTrace, NotTraceable
 
@@ -139,11 +139,11 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
         indices = convert_to_tensor(indices, "int32")
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axes_of(x, axis)[0]
+    axis = axis_of(x, axis)
     if known(x) and known(indices):
         size = x.array.shape[axis]
         i = np.where(indices.array < 0, indices.array.astype(np.int64) + size, indices.array)
-        return BackendTensor(np.take(x.array, i, axis=axis, mode="clip"))
+        return BackendTensor(np.asarray(np.take(x.array, i, axis=axis, mode="clip")))
     return apply(taken, x, indices, axis=axis)
 
 
@@ -155,7 +155,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     x, indices = convert_to_tensor(x), convert_to_tensor(indices, "int32")
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axes_of(x, axis)[0]
+    axis = axis_of(x, axis)
     x = broadcast_to(x, [n if k == axis else m for k, (n, m) in enumerate(zip(x.shape, _wider(x, indices, axis), strict=True))])
     indices = broadcast_to(indices, [n if k == axis else m for k, (n, m) in enumerate(zip(indices.shape, x.shape, strict=True))])
     return apply(taken_along, x, indices, axis=axis)
@@ -177,7 +177,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     x = convert_to_tensor(x)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axes_of(x, axis)[0]
+    axis = axis_of(x, axis)
     if isinstance(repeats, OpenLength):
         return apply(repeated, x, axis=axis, times=repeats)
     times = convert_to_tensor(repeats)
@@ -186,4 +186,6 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     many = times.array.ravel()
     if len(many) == 1:
         return apply(repeated, x, axis=axis, times=int(many[0]))
+    if isinstance(x.shape[axis], int) and x.shape[axis] != len(many):
+        raise ValueError(f"repeat: {len(many)} numbers of repeats for dim {axis} of a tensor of shape {x.shape}")
     return take(x, np.repeat(np.arange(len(many)), many), axis=axis)

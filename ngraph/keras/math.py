@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from keras.src import backend
 
+from ngraph.errors import UnsupportedError
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras import numpy
 from ngraph.keras.convert import cast, convert_to_tensor
@@ -53,8 +54,9 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     targets, x = convert_to_tensor(targets, "int32"), convert_to_tensor(predictions)
     chosen = numpy.take_along_axis(x, numpy.expand_dims(targets, -1), -1)
+    inside = numpy.logical_and(numpy.greater_equal(targets, 0), numpy.less(targets, x.shape[-1]))
     better = numpy.sum(cast(numpy.greater(x, chosen), "int32"), -1)
-    return numpy.logical_and(numpy.less(better, k), numpy.isfinite(chosen[..., 0]))
+    return numpy.logical_and(numpy.logical_and(inside, numpy.less(better, k)), numpy.isfinite(chosen[..., 0]))
 
 
 def cdist(x: Any, y: Any) -> Any:
@@ -102,6 +104,12 @@ def _complex(x: Any) -> tuple[Any, Any]:
 
 def _transformed(re: Any, im: Any, axis: int, sign: float) -> tuple[Any, Any]:
     return apply(turned, re, im, axis=axis % re.ndim, sign=sign)
+
+
+def _get_complex_tensor_from_tuple(x: Any) -> Any:
+    raise UnsupportedError(
+        "there are no complex tensors on ngraph", fix="compute r * cos(angle) and r * sin(angle) in place of polar(r, angle)"
+    )
 
 
 def fft(x: Any) -> Any:
@@ -172,13 +180,10 @@ def stft(x: Any, sequence_length: int, sequence_stride: int, fft_length: int, wi
     if fft_length < sequence_length:
         raise ValueError(f"`fft_length` must equal or larger than `sequence_length`. Received: {sequence_length=}, fft_length={fft_length}")
     by = _window(window, sequence_length, fft_length, x.dtype)
-    if by is None:
-        left = (fft_length - sequence_length) // 2
-        by = convert_to_tensor(np.pad(np.ones(sequence_length), (left, fft_length - sequence_length - left)), x.dtype)
     if center:
         x = numpy.pad(x, [(0, 0)] * (x.ndim - 1) + [(fft_length // 2, fft_length // 2)], mode="reflect")
     frames = extract_sequences(x, fft_length, sequence_stride)
-    return rfft(numpy.multiply(frames, by), fft_length)
+    return rfft(frames if by is None else numpy.multiply(frames, by), fft_length)
 
 
 def overlap_sequences(x: Any, sequence_stride: int) -> Any:

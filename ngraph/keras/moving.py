@@ -15,7 +15,7 @@ from ngraph.frontends.positional import shapes
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.elementwise import met
-from ngraph.keras.reductions import axes_of, flip
+from ngraph.keras.reductions import axes_of, axis_of, flip
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply, size_of
 from ngraph.keras.traces import KerasTrace, taping
 from ngraph.op_graph.dtypes import as_dtype
@@ -64,7 +64,9 @@ def transposed(g: KerasTrace, t: Tensor, order: tuple[int, ...]) -> Tensor:
 
 def transpose(x: Any, axes: Any = None) -> Any:
     x = convert_to_tensor(x)
-    order = tuple(range(x.ndim))[::-1] if axes is None else tuple([int(a) % x.ndim for a in axes])
+    order = tuple(range(x.ndim))[::-1] if axes is None else axes_of(x, axes)
+    if len(order) != x.ndim:
+        raise ValueError(f"axes have to be each dim of a tensor of shape {x.shape} once, and are {axes}")
     if known(x):
         return BackendTensor(np.ascontiguousarray(x.array.transpose(order)).reshape([x.array.shape[k] for k in order]))
     return apply(transposed, x, order=order)
@@ -100,7 +102,7 @@ def ravel(x: Any) -> Any:
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     x = convert_to_tensor(x)
-    old, new = ([int(a) % x.ndim for a in to_tuple_or_list(given)] for given in (source, destination))
+    old, new = (axes_of(x, to_tuple_or_list(given)) for given in (source, destination))
     order = [k for k in range(x.ndim) if k not in old]
     for k, j in sorted(zip(new, old, strict=True)):
         order.insert(k, j)
@@ -196,7 +198,7 @@ def atleast(x: Any, rank: int) -> Any:
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     x = convert_to_tensor(x)
-    axis = axes_of(x, axis)[0]
+    axis = axis_of(x, axis)
     size = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
         many = int(indices_or_sections)
@@ -262,10 +264,12 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     x = convert_to_tensor(x)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = axes_of(x, axis)
+    axes = [axis_of(x, k) for k in to_tuple_or_list(axis)]
     shifts = to_tuple_or_list(shift)
     for k, by in zip(axes, [*shifts] * (len(axes) if len(shifts) == 1 else 1), strict=True):
         n = x.shape[k]
+        if isinstance(n, int) and not n:
+            continue
         by = by % n if isinstance(by, (int, OpenLength)) else int(by) % n
         front = (*[slice(None)] * k,)
         x = concatenate([x[(*front, slice(n - by, n))], x[(*front, slice(0, n - by))]], k)

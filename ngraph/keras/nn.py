@@ -47,9 +47,9 @@ def _sparse_plus(x: Op) -> Op:
 # by name: a function of an op and numbers
 ACTIVATIONS: dict[str, Callable[..., Op]] = {
     "relu": lambda x: e.relu(x),
-    "relu6": lambda x: e.where(e.less(x, 6.0), e.relu(x), e.filled(6, (), x.dtype)),
+    "relu6": lambda x: e.where(e.less(6.0, x), e.filled(6, (), x.dtype), e.relu(x)),
     "sigmoid": lambda x: e.sigmoid(x),
-    "sparse_sigmoid": lambda x: e.where(e.less_equal(x, -1.0), 0.0, e.where(e.less(x, 1.0), 0.5 * (x + 1.0), 1.0)),
+    "sparse_sigmoid": lambda x: e.where(e.less_equal(x, -1.0), 0.0, e.where(e.less_equal(1.0, x), 1.0, 0.5 * (x + 1.0))),
     "tanh": lambda x: e.tanh(x),
     "tanh_shrink": lambda x: x - e.tanh(x),
     "softplus": lambda x: activations.softplus(x),

@@ -27,7 +27,7 @@ from ngraph.keras.products import matmul
 from ngraph.keras.reductions import *  # noqa: F403
 from ngraph.keras.reductions import all as all_of
 from ngraph.keras.reductions import any as any_of
-from ngraph.keras.reductions import argsort, axes_of, flip, mean
+from ngraph.keras.reductions import argsort, axis_of, flip, mean
 from ngraph.keras.reductions import sum as sum_of
 from ngraph.keras.tensors import BackendTensor, apply
 from ngraph.keras.traces import VALUE_NEEDED, KerasTrace, NotTraceable
@@ -57,9 +57,12 @@ def clipped(g: KerasTrace, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     x = convert_to_tensor(x)
-    dtype = result_type(*[el.dtype_of(v) for v in (x, x_min, x_max)])
+    dtype = result_type(*[el.dtype_of(v) for v in (x, x_min, x_max) if v is not None])
     dtype = "int32" if dtype == "bool" else dtype
-    return apply(clipped, *[convert_to_tensor(v, dtype) for v in (x, x_min, x_max)])
+    x, low, high = (v if v is None else convert_to_tensor(v, dtype) for v in (x, x_min, x_max))
+    if low is None or high is None:
+        return el.minimum(x, high) if low is None and high is not None else x if low is None else el.maximum(x, low)
+    return apply(clipped, x, low, high)
 
 
 def round(x: Any, decimals: int = 0) -> Any:
@@ -157,7 +160,7 @@ def bits(g: KerasTrace, t: Tensor, dtype: str) -> Tensor:
 
 def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     a = convert_to_tensor(a)
-    axis = axes_of(a, axis)[0]
+    axis = axis_of(a, axis)
     front = (*[slice(None)] * axis,)
     for _ in range(n):
         later, early = a[(*front, slice(1, None))], a[(*front, slice(None, -1))]
@@ -167,7 +170,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     y = el.in_float(y)
-    axis = axes_of(y, axis)[0]
+    axis = axis_of(y, axis)
     front = (*[slice(None)] * axis,)
     both = el.add(y[(*front, slice(1, None))], y[(*front, slice(None, -1))])
     if x is None:
@@ -320,11 +323,11 @@ def unique(
 
 def histogram(x: Any, bins: Any = 10, range: Any = None) -> Any:
     x = convert_to_tensor(x)
-    x = el.in_float(x)
+    dtype = el.float_of(x.dtype)
     count, edges = by_numpy(
         "histogram", lambda a: np.histogram(a, bins=np.asarray(bins)[()] if not isinstance(bins, int) else bins, range=range), x
     )
-    return convert_to_tensor(count, x.dtype), convert_to_tensor(edges, x.dtype)
+    return convert_to_tensor(count, dtype), convert_to_tensor(edges, dtype)
 
 
 def _of_two(name: str) -> Callable[[Any, Any], Any]:

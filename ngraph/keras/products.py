@@ -15,7 +15,7 @@ from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.creation import zeros_like
 from ngraph.keras.elementwise import met, multiply, subtract
 from ngraph.keras.moving import atleast, diagonal, expand_dims, moveaxis, pad, ravel, reshape, stack
-from ngraph.keras.reductions import flip
+from ngraph.keras.reductions import axes_of, flip
 from ngraph.keras.reductions import sum as sum_of
 from ngraph.keras.tensors import apply
 from ngraph.keras.traces import KerasTrace
@@ -73,7 +73,10 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     if isinstance(axes, int):
         axes = (list(range(a.ndim - axes, a.ndim)), list(range(axes)))
     left, right = ([k] if isinstance(k, int) else list(k) for k in axes)
-    left, right = [k % a.ndim for k in left], [k % b.ndim for k in right]
+    left, right = list(axes_of(a, left)), list(axes_of(b, right))
+    met_ = [(a.shape[k], b.shape[j]) for k, j in zip(left, right, strict=False)]
+    if len(left) != len(right) or builtins.any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in met_):
+        raise ValueError(f"the dims {left} of a tensor of shape {a.shape} do not meet the dims {right} of one of shape {b.shape}")
     letters = [chr(97 + k) for k in range(a.ndim + b.ndim)]
     of_a = letters[: a.ndim]
     of_b = letters[a.ndim :]
@@ -117,6 +120,9 @@ def cross(x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, a
     a, b = met(x1, x2)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
 
+    if builtins.any(x.shape[-1] not in (2, 3) for x in (a, b)):
+        raise ValueError(f"cross: the vectors of tensors of shape {a.shape} and {b.shape} have to have two or three elements each")
+
     def part(x: Any, k: int) -> Any:
         return x[..., k] if int(x.shape[-1]) > k else zeros_like(x[..., 0])
 
@@ -135,6 +141,8 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
     if mode not in ("valid", "same", "full"):
         raise ValueError(f"Invalid mode: {mode!r}. Mode should be one of the following: valid, same, full")
     a, b = met(x1, x2)
+    if a.ndim != 1 or b.ndim != 1:
+        raise ValueError(f"correlate takes tensors of one dim; those given have the shapes {a.shape} and {b.shape}")
     dtype = a.dtype
     if not as_dtype(dtype).is_float:
         dtype = "float64" if dtype == np.int64 else config.floatx()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +38,18 @@ def axes_of(x: BackendTensor, axis: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys([a % x.ndim for a in given]))
 
 
+def axis_of(x: BackendTensor, axis: Any) -> int:
+    """Returns one dim counted from the start. Raises TypeError for several, or None."""
+    if axis is None or isinstance(axis, (list, tuple)):
+        raise TypeError(f"axis has to be the number of one dim, and is {axis!r}")
+    return axes_of(x, axis)[0]
+
+
 def _ends(kind: str) -> Callable[[Op, tuple[Any, ...]], Op]:
     def function(x: Op, axes: tuple[Any, ...]) -> Op:
         if x.dtype.kind != "bool":
             return reductions.total(x, axes, kind)
-        return e.cast(reductions.total(e.cast(x, dtypes.int8), axes, kind), dtypes.bool_)
+        return e.less(0, reductions.total(e.cast(x, dtypes.int8), axes, kind))  # the end of no elements is the lowest or highest number
 
     return function
 
@@ -181,7 +189,7 @@ def _place(kind: str) -> Callable[..., Any]:
         if axis is None:
             found = apply(best, numpy.reshape(x, [-1]), axis=0, kind=kind, keep=False)
             return numpy.reshape(found, [1] * x.ndim) if keepdims else found
-        return apply(best, x, axis=axes_of(x, axis)[0], kind=kind, keep=bool(keepdims))
+        return apply(best, x, axis=axis_of(x, axis), kind=kind, keep=bool(keepdims))
 
     function.__name__ = f"arg{kind}"
     return function
@@ -203,7 +211,7 @@ def _running(kind: str) -> Callable[..., Any]:
         x = convert_to_tensor(x, "int32" if dtype == "bool" else dtype)
         if axis is None:
             x, axis = numpy.reshape(x, [-1]), 0
-        return apply(cumulated, x, axis=axes_of(x, axis)[0], kind=kind)
+        return apply(cumulated, x, axis=axis_of(x, axis), kind=kind)
 
     return function
 
@@ -231,18 +239,18 @@ def sort(x: Any, axis: Any = -1) -> Any:
     x = convert_to_tensor(x)
     if axis is None:
         x, axis = numpy.reshape(x, [-1]), 0
-    return apply(ordered, x, axis=axes_of(x, axis)[0], places=False) if x.ndim else x
+    return apply(ordered, x, axis=axis_of(x, axis), places=False) if x.ndim else x
 
 
 def argsort(x: Any, axis: Any = -1) -> Any:
     x = convert_to_tensor(x)
     if axis is None or not x.ndim:
         x, axis = numpy.reshape(x, [-1]), 0
-    return apply(ordered, x, axis=axes_of(x, axis)[0], places=True)
+    return apply(ordered, x, axis=axis_of(x, axis), places=True)
 
 
 def top(g: KerasTrace, t: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    values, places = indexing.top_k(g, t, t.rank - 1, k, True)
+    values, places = indexing.top_k(g, t, t.rank - 1, k, True, nan_largest=True)
     return values, Tensor(e.cast(places.op, dtypes.int32), places.dims)
 
 
@@ -269,7 +277,7 @@ def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
     x, q = in_float(x), convert_to_tensor(q)
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]
-    flat = numpy.reshape(numpy.transpose(x, [*rest, *axes]), [*[x.shape[k] for k in rest], -1])
+    flat = numpy.reshape(numpy.transpose(x, [*rest, *axes]), [*[x.shape[k] for k in rest], math.prod([x.shape[k] for k in axes])])
     filled, missing = _filled(flat, np.inf)
     flat = sort(filled if present else flat, -1)
     many = sum(convert_to_tensor(logical_not(missing), "int32"), -1, True) if present else convert_to_tensor(flat.shape[-1], "int32")

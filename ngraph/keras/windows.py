@@ -237,7 +237,7 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
         y = numpy.transpose(numpy.reshape(x, (n, h, w, b, b, c // (b * b))), (0, 1, 3, 2, 4, 5))
         return numpy.reshape(y, (n, h * b, w * b, c // (b * b)))
     n, c, h, w = x.shape
-    y = numpy.transpose(numpy.reshape(x, (n, b, b, c // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
+    y = numpy.transpose(numpy.reshape(x, (n, c // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
     return numpy.reshape(y, (n, c // (b * b), h * b, w * b))
 
 
@@ -248,5 +248,5 @@ def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") 
         y = numpy.transpose(numpy.reshape(x, (n, h // b, b, w // b, b, c)), (0, 1, 3, 2, 4, 5))
         return numpy.reshape(y, (n, h // b, w // b, c * b * b))
     n, c, h, w = x.shape
-    y = numpy.transpose(numpy.reshape(x, (n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+    y = numpy.transpose(numpy.reshape(x, (n, c, h // b, b, w // b, b)), (0, 1, 3, 5, 2, 4))
     return numpy.reshape(y, (n, c * b * b, h // b, w // b))

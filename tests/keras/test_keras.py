@@ -383,7 +383,15 @@ FUNCTIONS = {
     "median": (lambda n, x: n.median(x), 1e-6),
     "nanmedian of infinities": (lambda n, x: n.nanmedian(n.where(x > 0, float("inf"), n.where(x < -1, float("nan"), x)), axis=1), 1e-6),
     "floor_divide": (lambda n, x: x // 0.3, 0),
+    "floor_divide of infinities": (lambda n, x: n.where(x > 0, float("inf"), x) // 0.7, 0),
+    "floor_divide by infinities": (lambda n, x: x // n.where(x > 0, float("inf"), -0.5), 0),
     "tensordot": (lambda n, x: n.tensordot(x, x, axes=([0, 1], [0, 1])), 1e-6),
+    "any of none": (lambda n, x: n.any(x[:, :0] > 0, axis=1), 0),
+    "median along a dim beside one of none": (lambda n, x: n.median(x[:, :0], axis=2), 0),
+    "roll along one dim twice": (lambda n, x: n.roll(x, (1, 1), axis=(1, 1)), 0),
+    "roll of none": (lambda n, x: n.roll(x[:, :0], 1, axis=1), 0),
+    "clip without an upper end": (lambda n, x: n.clip(x, -0.5, None), 0),
+    "take one of all": (lambda n, x: n.take(x, 3), 0),
 }
 
 
@@ -403,3 +411,50 @@ def test_counts_of_a_histogram_have_the_dtype_of_what_is_counted():
     symbolic = ops.histogram(keras.KerasTensor((3,), "float32"), bins=2, range=(0, 1))
     assert [t.dtype for t in symbolic] == [str(t.dtype) for t in (counts, edges)]
     np.testing.assert_array_equal(counts, [2, 1])
+
+
+def test_nan_goes_through_activations_and_is_the_largest():
+    x = np.array([np.nan, -2, 0.5, 7], "float32")
+    np.testing.assert_array_equal(ops.relu6(x), [np.nan, 0, 0.5, 6])
+    np.testing.assert_array_equal(ops.sparse_sigmoid(x), [np.nan, 0, 0.75, 1])
+    np.testing.assert_array_equal(ops.top_k(x, 2)[1], [0, 3])
+
+
+def test_a_target_outside_of_the_classes_is_not_among_the_best():
+    np.testing.assert_array_equal(
+        ops.in_top_k(np.array([2, 3, -4], "int32"), np.tile(np.array([0, 1, 2], "float32"), (3, 1)), 1), [1, 0, 0]
+    )
+
+
+def test_channels_first_become_places_as_a_transposition_has_them():
+    x = np.arange(2 * 8 * 3 * 5, dtype="float32").reshape(2, 8, 3, 5)
+    wide = x.reshape(2, 2, 2, 2, 3, 5).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 6, 10)
+    np.testing.assert_array_equal(ops.depth_to_space(x, 2, data_format="channels_first"), wide)
+    np.testing.assert_array_equal(ops.space_to_depth(wide, 2, data_format="channels_first"), x)
+
+
+def test_without_a_window_frames_are_as_long_as_the_transform():
+    x = RNG.normal(size=20).astype("float32")
+    wanted = np.fft.rfft(np.stack([x[:8], x[4:12], x[8:16], x[12:20]]))
+    re, im = ops.stft(x, 6, 4, 8, window=None, center=False)
+    np.testing.assert_allclose(np.asarray(re) + 1j * np.asarray(im), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda x: ops.cross(x, x), r"\(2, 4\)"),
+        (lambda x: ops.tensordot(x, x, axes=1), r"\[1\].*\[0\]"),
+        (lambda x: ops.inner(x, x[:, :1]), r"\(2, 1\)"),
+        (lambda x: ops.correlate(x, x), r"\(2, 4\)"),
+        (lambda x: ops.repeat(x, [1, 2, 3], axis=1), "3 numbers"),
+        (lambda x: ops.argmax(x, axis=(0, 1)), r"\(0, 1\)"),
+        (lambda x: ops.diff(x, axis=None), "None"),
+        (lambda x: ops.transpose(x, (0, 2)), "axis 2"),
+        (lambda x: ops.transpose(x, (0, 0)), r"\(0, 0\)"),
+        (lambda x: ops.polar(x, x), "complex"),
+    ],
+)
+def test_what_does_not_fit_is_refused(function, named):
+    with pytest.raises((ValueError, TypeError, NgraphError), match=named):
+        function(np.ones((2, 4), "float32"))

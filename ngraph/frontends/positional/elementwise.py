@@ -58,6 +58,18 @@ def remainder(x: Op, y: Op, of_dividend: bool) -> Op:
     return x - truncated(x, y) * y
 
 
+def floor_quotient(x: Op, y: Op) -> Op:
+    """Returns the floor of x / y as NumPy and PyTorch have it for floats: the quotient of what is left when the remainder is taken away."""
+    left = remainder(x, y, True)
+    quotient = (x - left) / y
+    lower = e.logical_and(e.not_equal(left, 0.0), e.not_equal(e.less(y, 0.0), e.less(left, 0.0)))
+    quotient = e.where(lower, quotient - 1.0, quotient)
+    near = e.floor(quotient)
+    near = e.where(e.greater(quotient - near, 0.5), near + 1.0, near)
+    near = e.where(e.equal(quotient, 0.0), (x / y) * 0.0, near)
+    return e.where(e.equal(y, 0.0), x / y, near)
+
+
 def sign_bit(x: Op) -> Op:
     """Returns whether the sign bit of each element is set: of -0 and some NaN, too."""
     if x.dtype.is_float:

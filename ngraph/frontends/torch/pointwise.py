@@ -62,19 +62,7 @@ def divide(n: TorchNode, a: Any, b: Any, rounding_mode: str | None = None) -> Te
         return n.each((lambda x, y: e.divide.build(x, y)) if rounding_mode == "floor" else by_element.truncated, a, b)
     if rounding_mode == "trunc":
         return n.each(lambda x, y: functions.trunc(x / y), a, b)
-    return n.each(floor_quotient, a, b)
-
-
-def floor_quotient(x: Op, y: Op) -> Op:
-    """The floor of x / y as PyTorch has it: the quotient of what is left when the remainder is taken away."""
-    left = by_element.remainder(x, y, True)
-    quotient = (x - left) / y
-    lower = e.logical_and(e.not_equal(left, 0.0), e.not_equal(e.less(y, 0.0), e.less(left, 0.0)))
-    quotient = e.where(lower, quotient - 1.0, quotient)
-    near = e.floor(quotient)
-    near = e.where(e.greater(quotient - near, 0.5), near + 1.0, near)
-    near = e.where(e.equal(quotient, 0.0), (x / y) * 0.0, near)
-    return e.where(e.equal(y, 0.0), x / y, near)
+    return n.each(by_element.floor_quotient, a, b)
 
 
 @translates("aten.floor_divide")
