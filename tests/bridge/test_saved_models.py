@@ -255,6 +255,35 @@ def chosen_rows(x):
     return tf.concat([x[:1], found.stack() if many > 0 else x[:0]], 0), many
 
 
+def bent(x):
+    """The derivative of branches within a branch, whose ways keep unlike values for it."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        inner = lambda z: tf.cond(tf.reduce_max(x) > 1.5, lambda: tf.reduce_sum(tf.exp(-z), 1), lambda: tf.reduce_prod(tf.tanh(z), 1))
+        y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.reduce_sum(tf.tanh(x) ** 2, 1), lambda: inner(tf.concat([x, x], 1)))
+        y = tf.reduce_sum(y * y)
+    return tape.gradient(y, x), y
+
+
+def bent_in_turns(x, turns):
+    """The derivative of a loop with branches in its turns."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        h = x
+        for _ in tf.range(turns):
+            if tf.reduce_sum(h) > 0:
+                h = tf.tanh(h) - 0.1 if tf.reduce_max(h) > 0.9 else tf.sin(h)
+            else:
+                h = h * 1.05 + 0.1
+        y = tf.reduce_sum(h**2)
+    return tape.gradient(y, x)
+
+
+def complex_quotients(x):
+    a, b = tf.complex(x, x[:, ::-1]), tf.complex(tf.nn.relu(x), tf.zeros_like(x))
+    return tf.math.divide_no_nan(a, b), tf.sign(a), tf.sign(b), tf.equal(a, b), tf.not_equal(b, b)
+
+
 RESIZING = "bilinear nearest bicubic area lanczos3 lanczos5 gaussian mitchellcubic".split()
 FUNCTIONS = {
     "while": (collatz, {"n": spec(None, dtype=tf.int32)}),
@@ -279,6 +308,12 @@ FUNCTIONS = {
     "decomposed": (decomposed, {"x": spec(None, 4, 4)}),
     "rows": (rows, {"x": spec(None, 6), "n": spec(None, dtype=tf.int32)}),
     "ctc": (transcribed, {"x": spec(None, 6, 5)}),
+    "derivative of branches": (bent, {"x": spec(None, 40)}),
+    "derivative of branches that few numbers decide": (bent, {"x": spec(None, 2)}),
+    "derivative of branches in a few turns": (lambda x: bent_in_turns(x, 3), {"x": spec(None, 4)}),
+    "derivative of branches in turns": (lambda x: bent_in_turns(x, 12), {"x": spec(None, 4)}),
+    "derivative of branches in turns over many": (lambda x: bent_in_turns(x, 12), {"x": spec(None, 40)}),
+    "complex quotients": (complex_quotients, {"x": spec(None, 6)}),
     "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
 }  # fmt: skip
 

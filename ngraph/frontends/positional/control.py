@@ -15,7 +15,7 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional.shapes import at, stacked
 from ngraph.frontends.positional.trace import Inside
-from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
@@ -95,8 +95,11 @@ def scalar(g: Any, t: Tensor) -> Op:
 # ---- branches -----------------------------------------------------------------------------------------------------------
 
 
-def branch(g: Any, condition: Value, then: Callable[[], Values], other: Callable[[], Values]) -> tuple[Value, ...]:
-    """The branch that holds, where that is known or follows from few numbers; else an op that takes one of two ways."""
+def branch(g: Any, condition: Value, then: Callable[[], Values], other: Callable[[], Values], optional: bool = False) -> tuple[Value, ...]:
+    """The branch that holds, where that is known or follows from few numbers; else an op that takes one of two ways.
+
+    optional: a result that only one of them has is zeros behind the other one, where nobody asks for it.
+    """
     if isinstance(condition, Tensor) and not g.few(condition):
         before = dict(g.state)
 
@@ -105,28 +108,48 @@ def branch(g: Any, condition: Value, then: Callable[[], Values], other: Callable
             values = function()
             return [*map(g.current, names), *values]
 
-        found = as_op(g, lambda names: choice(g, condition, lambda: way(then, names), lambda: way(other, names)))
+        found = as_op(g, lambda names: choice(g, condition, lambda: way(then, names), lambda: way(other, names), optional))
         if found is not None:
             return found
     return tuple((then if g.known(condition).ravel()[0] else other)())
 
 
-def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callable[[], Values]) -> tuple[Value, ...]:
-    """Both branches as one op. Raises Inside where they give no tensors of one shape."""
+def zeros(like: Tensor) -> Tensor:
+    """Returns zeros with the axes and the dtype of a tensor that has an axis for each dim."""
+    return Tensor(e.filled(0, like.dims, like.dtype), like.dims)
+
+
+def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callable[[], Values], optional: bool = False) -> tuple[Value, ...]:
+    """Both branches as one op; optional: see `branch`. Raises Inside where they give no tensors of one shape."""
     wanted: list[Tensor] = []
+    absent: set[int] = set()  # what the first way does not give
+    lacking: dict[int, Tensor] = {}  # what the second one gives there
+
+    def tensor(v: Value) -> Tensor:
+        if not isinstance(v, (Tensor, ConstantArray, Sizes)):
+            raise Inside
+        return g.full(g.tensor(v))
 
     def first() -> tuple[Op, ...]:
-        for v in then():
-            if not isinstance(v, (Tensor, ConstantArray, Sizes)):
-                raise Inside
-            wanted.append(g.full(g.tensor(v)))
+        found, none = then(), Tensor(e.filled(0, (), dtypes.float32), ())
+        absent.update([k for k, v in enumerate(found) if optional and v is NOTHING])
+        wanted[:] = [zeros(lacking.get(k, none)) if k in absent else tensor(v) for k, v in enumerate(found)]
         return tuple(broadcast(t.op, t.dims) for t in wanted)
 
     def second() -> tuple[Op, ...]:
-        return tuple(fitted(g, v, t) for v, t in zip(other(), wanted, strict=True))
+        found = list(other())
+        for k, v in enumerate(found):
+            if optional and v is NOTHING:
+                found[k] = zeros(wanted[k])
+            elif k in absent and k not in lacking:
+                lacking[k], found[k] = tensor(v), wanted[k]
+        return tuple(fitted(g, v, t) for v, t in zip(found, wanted, strict=True))
 
     made = cond_op(scalar(g, condition), first, second)
-    return tuple(g.made(op, t.dims) for op, t in zip(made, wanted, strict=True))
+    if lacking:  # whose shapes are known now
+        made = cond_op(scalar(g, condition), first, second)
+    nowhere = absent - set(lacking)
+    return tuple(NOTHING if k in nowhere else g.made(op, t.dims) for k, (op, t) in enumerate(zip(made, wanted, strict=True)))
 
 
 # ---- loops --------------------------------------------------------------------------------------------------------------
@@ -210,7 +233,13 @@ def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callabl
         for k, stack in enumerate(stacks):
             stack.append(outside[f"given {1 + len(carry) + k}"])
         trip += 1
-    return (*state, *(stacked(g, stack) if stack else empty() for stack, empty in zip(stacks, empties, strict=True)))
+    return (*state, *(together(g, stack) if stack else empty() for stack, empty in zip(stacks, empties, strict=True)))
+
+
+def together(g: Any, stack: list[Value]) -> Value:
+    """Returns values as one, or in a list where some are NOTHING, or of other kinds: what branches keep for their derivatives."""
+    alike = len({(v.rank, v.np) for v in stack if v is not NOTHING and not isinstance(v, list)}) == 1
+    return stacked(g, stack) if alike and not any(v is NOTHING or isinstance(v, list) for v in stack) else stack
 
 
 class Slices(NamedTuple):
@@ -256,11 +285,12 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
 
     xs = [x if bool(b) == back else reversed_(x) for x, b in zip(xs, way.back, strict=True)]
     shapes: list[Tensor] = []
+    none = Tensor(e.filled(0, (), dtypes.float32), ())
 
     def step(state: Any, slices: Any) -> tuple[Any, Any]:
         mine = [Tensor(s, [d for j, d in enumerate(x.dims) if j != k]) for s, x, k in zip(slices, xs, axes, strict=True)]
         given = turn([*(Tensor(s, t.dims) for s, t in zip(state, start, strict=True)), *mine])
-        shapes[:] = [g.full(g.tensor(v)) for v in given[len(start) :]]
+        shapes[:] = [none if v is NOTHING else g.full(g.tensor(v)) for v in given[len(start) :]]
         return tuple(fitted(g, v, t) for v, t in zip(given, start, strict=False)), tuple(t.op for t in shapes)
 
     after, ys = scan_op(step, tuple(broadcast(t.op, t.dims) for t in start), tuple(x.op for x in xs), axis, back)

@@ -12,7 +12,8 @@ from ngraph.frontends.positional import control, indexing, reductions
 from ngraph.frontends.positional.elementwise import alone, casted, folded
 from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.philox import whole
-from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.frontends.positional.trace import Inside
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
 from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem, of_strings, resizes
 from ngraph.frontends.tensorflow.stateless import sampled
@@ -48,7 +49,7 @@ def _truth(n: Any, condition: Value) -> Value:
 
 @translates("If", "StatelessIf")
 def if_(n: Any, condition: Value, *inputs: Value, then_branch: str, else_branch: str) -> tuple[Value, ...]:
-    return control.branch(n.g, _truth(n, condition), lambda: n.call(then_branch, inputs), lambda: n.call(else_branch, inputs))
+    return control.branch(n.g, _truth(n, condition), lambda: n.call(then_branch, inputs), lambda: n.call(else_branch, inputs), True)
 
 
 @translates("Case", "StatelessCase")
@@ -57,12 +58,32 @@ def case(n: Any, index: Value, *inputs: Value, branches: list[str]) -> tuple[Val
         if k == len(branches) - 1:  # also for an index that is out of range
             return n.call(branches[k], inputs)
         here = alone(n.g, lambda op: e.equal(op, k), index)
-        return control.branch(n.g, here, lambda: n.call(branches[k], inputs), lambda: way(k + 1))
+        return control.branch(n.g, here, lambda: n.call(branches[k], inputs), lambda: way(k + 1), True)
 
     if isinstance(index, ConstantArray):
         k = int(index.array)
         return n.call(branches[k if 0 <= k < len(branches) else -1], inputs)
     return way(0)
+
+
+@translates("OptionalNone")
+def no_value(n: Any) -> Value:
+    return NOTHING
+
+
+@translates("OptionalFromValue")
+def optional(n: Any, *values: Value) -> Value:
+    """Returns what a branch keeps for its derivative: the value itself, or a list of several."""
+    return values[0] if len(values) == 1 else list(values)
+
+
+@translates("OptionalGetValue")
+def of_optional(n: Any, kept: Value, *, output_types: Sequence[Any]) -> tuple[Value, ...]:
+    """Returns the values of an optional. Raises Inside where it has none, or that of the other branch."""
+    kind = output_types[0]  # None: an optional, which may have no value itself
+    if kind is not None and (kept is NOTHING or (isinstance(kept, (Tensor, ConstantArray, Sizes)) and kept.np != kind)):
+        raise Inside
+    return (kept,) if len(output_types) == 1 else tuple(kept)
 
 
 # ---- loops --------------------------------------------------------------------------------------------------------------
@@ -81,7 +102,7 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     if isinstance(first, ConstantArray) and not first.array:
         return tuple(start)
     summing = any(m.op == "TensorArrayGradV3" for m in n.library.function(body).nodes.values())  # of flows, from 0 on
-    if summing or any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
+    if summing or any(isinstance(v, TensorList) and v.empty and k not in stacks for k, v in enumerate(start)):
         start = _with_shapes(n, body, start, stacks)
     outside = {*kept, *counters, *stacks, *pops}
     carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in outside]
@@ -129,6 +150,9 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     for k in counters:
         results[k] = settled(np.array(trips, object), start[k].np)
     for (k, how), v in zip(stacks.items(), made[len(carried) :], strict=True):
+        if isinstance(v, list):
+            results[k] = start[k].holding(v)
+            continue
         if is_text(v):
             results[k] = of_strings(start[k], v, trips)
             continue
@@ -242,7 +266,7 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
                 lists[k] = Items(way, setting is not node)
             elif node.op == "TensorListPushBack" and v.tensor is None and v.count == 0 and not reads:
                 lists[k] = Items(1, False)
-            elif node.op == "TensorListPopBack" and v.tensor is not None and not reads:
+            elif node.op == "TensorListPopBack" and not v.empty and not reads:
                 pops.append(k)
     return trips, counters, lists, pops
 
@@ -273,7 +297,7 @@ def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) 
     g.assigned = assigned
     found = list(start)
     for k, (old, new) in enumerate(zip(start, given, strict=True)):
-        if isinstance(old, TensorList) and old.tensor is None and isinstance(new, TensorList) and k not in stacks:
+        if isinstance(old, TensorList) and old.empty and isinstance(new, TensorList) and k not in stacks:
             found[k] = new if new.tensor is None else old.filled(n, new.tensor.shape[1:])
         if isinstance(old, ConstantArray) and isinstance(new, TensorList):
             found[k] = new.filled(n, new.made(n).shape[1:])

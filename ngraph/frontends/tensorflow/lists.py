@@ -13,7 +13,7 @@ from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.trace import Inside
-from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, Tensor, Value, settled
 from ngraph.frontends.tensorflow.table import EARLY, Ints, Length, rows, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
@@ -31,17 +31,30 @@ class TensorList:
     dtype  NumPy's dtype of their elements               gradient  whether it holds derivatives of another list's
     each   the value of each, where all are known to be it    turns  whether they are the numbers of a loop's turns, in order
     last   the tensor that was set last    text  of a list of strings these, along a dim in front
+    items  the values, where they are no tensors of one kind: what the branches of a loop's turns keep for their derivatives
     """
 
-    __slots__ = ("count", "dtype", "each", "gradient", "last", "shape", "tensor", "text", "turns")
+    __slots__ = ("count", "dtype", "each", "gradient", "items", "last", "shape", "tensor", "text", "turns")
 
     def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any, gradient: bool = False):
         self.tensor, self.count, self.shape, self.dtype, self.gradient = tensor, count, shape, np.dtype(dtype), gradient
         self.each, self.turns, self.last, self.text = None, False, None, None
+        self.items: list[Value] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether none of its values has been set."""
+        return self.tensor is None and self.items is None
 
     def of(self, tensor: Tensor | None, count: ExprLike | None = None) -> TensorList:
         """Returns a list like it with these tensors."""
         return TensorList(tensor, self.count if count is None else count, self.shape, self.dtype, self.gradient)
+
+    def holding(self, items: list[Value]) -> TensorList:
+        """Returns a list like it of values that are no tensors of one kind."""
+        made = self.of(None, len(items))
+        made.items = items
+        return made
 
     def filled(self, n: Any, shape: Sequence[ExprLike]) -> TensorList:
         """Returns the list with zeros for its tensors. Raises GraphError where their number is that of turns, which is not known."""
@@ -69,6 +82,10 @@ class TensorList:
         """Returns the last tensor but `turn` others."""
         if self.each is not None:
             return self.each
+        if self.items is not None:
+            if not isinstance(turn, ConstantArray):
+                raise Inside
+            return self.items[-1 - int(turn.array)]
         t = n.g.full(self.tensor, [0])
         at = shapes.size_op(t.shape[0], dtypes.int64) - 1 - e.cast(control.scalar(n.g, n.g.tensor(turn)), dtypes.int64)
         return n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
@@ -77,6 +94,8 @@ class TensorList:
         """Returns the list without its last tensors, of which there are `many`."""
         if n.g.same(self.count, many):
             return self.of(None, 0)
+        if self.items is not None:
+            return self.holding(self.items[: -n.g.number(many)])
         return self.of(shapes.sliced(n.g, self.made(n), 0, 0, 1, self.count - many), self.count - many)
 
 
@@ -195,6 +214,9 @@ def push(n: Any, items: TensorList, item: Value) -> TensorList:
     if isinstance(items, TurnItem):
         items.item = item
         return items
+    if item is NOTHING or items.items is not None:
+        before = [shapes.at(n.g, items.tensor, 0, k) for k in range(n.g.number(items.count))] if items.tensor is not None else []
+        return items.holding([*(items.items or before), item])
     t = n.g.tensor(item)
     last = Tensor(t.op, [None, *t.dims])
     if items.tensor is None:
@@ -206,7 +228,8 @@ def push(n: Any, items: TensorList, item: Value) -> TensorList:
 def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
     if isinstance(items, TurnItem):
         return items, items.item
-    return items.without(n, 1), shapes.at(n.g, items.made(n), 0, items.count - 1)
+    last = shapes.at(n.g, items.made(n), 0, items.count - 1) if items.items is None else items.items[-1]
+    return items.without(n, 1), last
 
 
 @translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")

@@ -87,7 +87,8 @@ PLACES: dict[str, Callable[[int], Sequence[int]]] = {  # where the inputs that a
 }
 MEASURES = frozenset("Shape Size Rank".split())
 PASSING = frozenset(
-    "PartitionedCall StatefulPartitionedCall If StatelessIf Case StatelessCase Switch Merge NoOp Assert IdentityN ShapeN".split()
+    "PartitionedCall StatefulPartitionedCall If StatelessIf Case StatelessCase Switch Merge NoOp Assert IdentityN ShapeN "
+    "OptionalFromValue OptionalGetValue".split()
 )
 
 
@@ -138,6 +139,17 @@ def _over(a: Op, b: Op, c: Op, d: Op) -> tuple[Op, Op]:
     return (a * c + b * d) / size, (b * c - a * d) / size
 
 
+def _over_or_zero(a: Op, b: Op, c: Op, d: Op) -> tuple[Op, Op]:
+    none = e.logical_and(e.equal(c, 0), e.equal(d, 0))
+    re, im = _over(a, b, e.where(none, 1.0, c), d)
+    return e.where(none, 0.0, re), e.where(none, 0.0, im)
+
+
+def _direction(a: Op, b: Op) -> tuple[Op, Op]:
+    size = functions.hypot(a, b)
+    return _over_or_zero(a, b, size, size * 0.0)
+
+
 def _root(a: Op, b: Op) -> tuple[Op, Op]:
     size = functions.hypot(a, b)
     re, im = e.sqrt(e.maximum((size + a) * 0.5, 0.0)), e.sqrt(e.maximum((size - a) * 0.5, 0.0))
@@ -170,6 +182,11 @@ def _einsum(n: Any, x: Value, *more: Value) -> Complex:
     return _bilinear(n, product, x, *more) if more else Complex(map(product, parts(n, x)))
 
 
+def _equal(n: Any, x: Value, y: Value) -> Tensor:
+    both = [by_element.each(n.g, e.equal, a, b) for a, b in zip(parts(n, x), parts(n, y), strict=True)]
+    return by_element.each(n.g, e.logical_and, *both)
+
+
 def _conjugate(n: Any, x: Value) -> Value:
     if not is_complex(x):
         return x
@@ -190,6 +207,10 @@ COMPLEX: dict[str, Callable[..., Any]] = {
     "Mul": lambda n, x, y: _each(n, _times, x, y),
     "Square": lambda n, x: _each(n, lambda a, b: _times(a, b, a, b), x),
     **dict.fromkeys(("RealDiv", "Div"), lambda n, x, y: _each(n, _over, x, y)),
+    "DivNoNan": lambda n, x, y: _each(n, _over_or_zero, x, y),
+    "Sign": lambda n, x: _each(n, _direction, x),
+    "Equal": lambda n, x, y: _equal(n, x, y),
+    "NotEqual": lambda n, x, y: by_element.alone(n.g, e.logical_not, _equal(n, x, y)),
     **dict.fromkeys(("Reciprocal", "Inv"), lambda n, x: _each(n, _over, ConstantArray(np.ones((), parts(n, x).np)), x)),
     "Exp": lambda n, x: _each(n, lambda a, b: (e.exp(a) * e.cos(b), e.exp(a) * e.sin(b)), x),
     "Log": lambda n, x: _each(n, lambda a, b: (e.log(functions.hypot(a, b)), functions.atan2(b, a)), x),
