@@ -315,7 +315,7 @@ Window = tuple[AxisId, AxisId, AxisId, int, int, int]  # in, within, out; stride
 
 
 def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
-    """Whether ONNX supports these windows: along at most three axes, of known length, none wholly in the padding."""
+    """Whether ONNX supports these windows: along at most three axes, of known length and padding, none wholly in the padding."""
     if not 1 <= len(windows) <= 3:
         return False
     for i, r, o, stride, dilation, pad in windows:
@@ -324,7 +324,7 @@ def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
             after = ends(length(i), length(o), size, stride, dilation, pad)
         except Cannot:
             return False
-        if not isinstance(size, int) or not (0 <= pad < size and 0 <= after < size):
+        if not (isinstance(size, int) and isinstance(pad, int) and isinstance(after, int)) or not (0 <= pad < size and 0 <= after < size):
             return False
     return True
 

@@ -12,7 +12,9 @@ from ngraph.frontends.onnx.layers import conv
 from ngraph.frontends.onnx.products import gemm
 from ngraph.frontends.onnx.quantised import FUSED
 from ngraph.frontends.onnx.recurrent import recurrent_layer
+from ngraph.frontends.onnx.shapes import trilu, unsqueeze
 from ngraph.frontends.onnx.table import translates
+from ngraph.frontends.positional import factors
 from ngraph.frontends.positional.elementwise import activation, alone, each, gelu
 from ngraph.frontends.positional.indexing import dim_named, place, rows
 from ngraph.frontends.positional.norms import layer_norm
@@ -179,3 +181,11 @@ def quantised_lstm(n: Any, x: Value, w: Value, r: Value, *others: Value) -> tupl
         by, zero = (Tensor(u.op, [u.dims[0], None, u.dims[-1] if u.rank > 1 else None]) for u in (by, zero))
         matrices.append(turned(dequantized(n.g, t, by, zero, 0)))
     return recurrent_layer(n, "LSTM", x, *matrices, *others[:5])
+
+
+# ---- ops that ONNX has, too, or had not yet -----------------------------------------------------------------------------------
+
+
+translates("Trilu", domain=FUSED)(trilu)
+translates("ExpandDims", domain=FUSED)(unsqueeze)
+translates("Inverse", domain=FUSED)(lambda n, x: factors.inverse(n.g, x))

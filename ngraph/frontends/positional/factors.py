@@ -32,6 +32,12 @@ def determinant(g: Any, x: Value) -> Tensor:
     return g.made(linalg.det(t.op, i, j), t.dims[:-2])
 
 
+def inverse(g: Any, x: Value) -> Tensor:
+    """Returns the inverses of matrices."""
+    t, i, j = matrices(g, x)
+    return g.made(linalg.inv(t.op, i, j), [*t.dims[:-2], j, i])
+
+
 def qr(g: Any, x: Value) -> tuple[Tensor, Tensor]:
     """Returns matrices with orthogonal columns [rows, k] and upper triangles [k, columns], k the shorter of both."""
     t, i, j = matrices(g, x)

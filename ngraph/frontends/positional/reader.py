@@ -157,7 +157,7 @@ class Reader:
         for name, shape in shapes.items():
             port = ports.get(name)
             dtype = np.float32 if port is None or port.dtype is None else port.dtype
-            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
+            feeds[name] = np.broadcast_to(np.zeros((), dtype), shape) if isinstance(shape, (tuple, list)) else np.asarray(shape)
         return feeds
 
     def holds(self, shapes: Mapping[str, Any]) -> bool:

@@ -85,10 +85,9 @@ def windows(g: Any, t: Tensor, w: Windowing) -> list[Window]:
         else:
             if auto == "VALID":
                 before = after = 0
-            span = size + (before + after - reach)
-            count = (span + (strides[j] - 1 if up else 0)) // strides[j] + 1
-            if up and strides[j] > 1 and g.truth("le", size + before, (count - 1) * strides[j]):
-                count = count - 1
+            # rounded up, so that the last window starts within the tensor, or in front of it
+            more = min(strides[j] - 1, max(g.number(reach - 1 - after), 0)) if up else 0
+            count = (size + (before + after - reach + more)) // strides[j] + 1
         found.append(Window(kernel[j], strides[j], dilations[j], before, after, count))
     return found
 

@@ -299,8 +299,7 @@ def qr(n: Any, x: Value, *, full_matrices: bool = False) -> tuple[Value, ...]:
 
 @translates("MatrixInverse")
 def inverse(g: Any, x: Tensor, *, adjoint: bool = False) -> Value:
-    t, i, j = factors.matrices(g, turned(x) if adjoint else x)
-    return g.made(linalg.inv(t.op, i, j), [*t.dims[:-2], j, i])
+    return factors.inverse(g, turned(x) if adjoint else x)
 
 
 @translates("MatrixSolve", "MatrixTriangularSolve")

@@ -43,6 +43,21 @@ def test_pictures():
     assert [d.dim_param or d.dim_value for d in given.type.tensor_type.shape.dim] == ["n", 3, 20, 24]
 
 
+WINDOWS = [
+    {"kernel_shape": [2, 1, 2], "strides": [2, 3, 1], "ceil_mode": 1},
+    {"kernel_shape": [2, 1, 2], "strides": [2, 3, 1], "ceil_mode": 1, "pads": [1, 0, 0, 1, 0, 0]},
+    {"kernel_shape": [2, 3, 2], "strides": [2, 2, 1], "auto_pad": "SAME_UPPER"},
+]
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("how", WINDOWS)
+def test_windows_over_open_lengths_that_strides_do_not_divide(op, how):
+    node = h.make_node(op, ["x"], ["y"], **how)
+    content = model([node], [("x", F, ["n", "c", "d", "h", "w"])], [("y", F, None)])
+    there_and_back(content, *({"x": random.normal(size=s).astype("f4")} for s in ((1, 2, 7, 8, 5), (2, 3, 4, 9, 2), (1, 1, 6, 7, 3))))
+
+
 def test_a_graph_for_some_lengths_alone_is_refused():
     """What 0.7 times a length is depends on its rounding in float32."""
     node = h.make_node("Resize", ["x", "", "by"], ["y"], mode="linear")

@@ -121,3 +121,9 @@ def test_an_lstm_with_quantised_weights():
         domain=FUSED,
     )
     agree(made, {"x": f(t, batch, inside)}, ["y", "c"], held, atol=0.02)
+
+
+def test_triangles_dims_and_inverses():
+    agree(node("Trilu", "x k", upper=0), {"x": f(2, 3, 5)}, constants={"k": np.array(1)})
+    agree(node("ExpandDims", "x k"), {"x": f(3, 4)}, constants={"k": np.array(-2, np.int32)})
+    agree(node("Inverse", "x"), {"x": f(2, 3, 3) + 3 * np.eye(3, dtype="f4")})
