@@ -279,6 +279,20 @@ def bent_in_turns(x, turns):
     return tape.gradient(y, x)
 
 
+def loops_in_turns(x):
+    """The derivative of loops within a loop, which run once more in each of its turns."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        h = x
+        for k in tf.range(10):
+            for j in tf.range(k + 1):
+                h = tf.tanh(h) + x * 0.1 * tf.cast(j, F)
+            for _ in tf.range(12):
+                h = tf.sin(h)
+        y = tf.reduce_sum(h**2)
+    return tape.gradient(y, x)
+
+
 def complex_quotients(x):
     a, b = tf.complex(x, x[:, ::-1]), tf.complex(tf.nn.relu(x), tf.zeros_like(x))
     return tf.math.divide_no_nan(a, b), tf.sign(a), tf.sign(b), tf.equal(a, b), tf.not_equal(b, b)
@@ -313,6 +327,7 @@ FUNCTIONS = {
     "derivative of branches in a few turns": (lambda x: bent_in_turns(x, 3), {"x": spec(None, 4)}),
     "derivative of branches in turns": (lambda x: bent_in_turns(x, 12), {"x": spec(None, 4)}),
     "derivative of branches in turns over many": (lambda x: bent_in_turns(x, 12), {"x": spec(None, 40)}),
+    "derivative of loops in turns": (loops_in_turns, {"x": spec(None, 3)}),
     "complex quotients": (complex_quotients, {"x": spec(None, 6)}),
     "tops": (lambda x: (*tf.math.top_k(x, 3), tf.argsort(x, direction="DESCENDING"), tf.sort(x)), {"x": spec(None, 7)}),
 }  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional.shapes import at, stacked
 from ngraph.frontends.positional.trace import Inside
-from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Held, Sizes, Tensor, Value, settled
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
@@ -87,6 +87,13 @@ def fitted(g: Any, v: Value, like: Tensor) -> Op:
     return broadcast(t.op, like.dims)
 
 
+def tensor_of(g: Any, v: Value) -> Tensor:
+    """A value as a tensor with an axis for each dim. Raises Inside for what is none."""
+    if not isinstance(v, (Tensor, ConstantArray, Sizes)):
+        raise Inside
+    return g.full(g.tensor(v))
+
+
 def scalar(g: Any, t: Tensor) -> Op:
     """A tensor of one number as an op without axes."""
     return (g.squeezed(t, 0) if t.rank and t.dims[0] is not None else t).op
@@ -125,15 +132,10 @@ def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callabl
     absent: set[int] = set()  # what the first way does not give
     lacking: dict[int, Tensor] = {}  # what the second one gives there
 
-    def tensor(v: Value) -> Tensor:
-        if not isinstance(v, (Tensor, ConstantArray, Sizes)):
-            raise Inside
-        return g.full(g.tensor(v))
-
     def first() -> tuple[Op, ...]:
         found, none = then(), Tensor(e.filled(0, (), dtypes.float32), ())
         absent.update([k for k, v in enumerate(found) if optional and v is NOTHING])
-        wanted[:] = [zeros(lacking.get(k, none)) if k in absent else tensor(v) for k, v in enumerate(found)]
+        wanted[:] = [zeros(lacking.get(k, none)) if k in absent else tensor_of(g, v) for k, v in enumerate(found)]
         return tuple(broadcast(t.op, t.dims) for t in wanted)
 
     def second() -> tuple[Op, ...]:
@@ -142,7 +144,7 @@ def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callabl
             if optional and v is NOTHING:
                 found[k] = zeros(wanted[k])
             elif k in absent and k not in lacking:
-                lacking[k], found[k] = tensor(v), wanted[k]
+                lacking[k], found[k] = tensor_of(g, v), wanted[k]
         return tuple(fitted(g, v, t) for v, t in zip(found, wanted, strict=True))
 
     made = cond_op(scalar(g, condition), first, second)
@@ -237,9 +239,9 @@ def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callabl
 
 
 def together(g: Any, stack: list[Value]) -> Value:
-    """Returns values as one, or in a list where some are NOTHING, or of other kinds: what branches keep for their derivatives."""
-    alike = len({(v.rank, v.np) for v in stack if v is not NOTHING and not isinstance(v, list)}) == 1
-    return stacked(g, stack) if alike and not any(v is NOTHING or isinstance(v, list) for v in stack) else stack
+    """Returns values as one, or in a list where they are no tensors of one kind: what branches and loops keep for their derivatives."""
+    kinds = {(v.rank, v.np) if isinstance(v, (Tensor, Held)) else None for v in stack}
+    return stacked(g, stack) if len(kinds) == 1 and None not in kinds else stack
 
 
 class Slices(NamedTuple):
@@ -290,7 +292,7 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
     def step(state: Any, slices: Any) -> tuple[Any, Any]:
         mine = [Tensor(s, [d for j, d in enumerate(x.dims) if j != k]) for s, x, k in zip(slices, xs, axes, strict=True)]
         given = turn([*(Tensor(s, t.dims) for s, t in zip(state, start, strict=True)), *mine])
-        shapes[:] = [none if v is NOTHING else g.full(g.tensor(v)) for v in given[len(start) :]]
+        shapes[:] = [none if v is NOTHING else tensor_of(g, v) for v in given[len(start) :]]
         return tuple(fitted(g, v, t) for v, t in zip(given, start, strict=False)), tuple(t.op for t in shapes)
 
     after, ys = scan_op(step, tuple(broadcast(t.op, t.dims) for t in start), tuple(x.op for x in xs), axis, back)
