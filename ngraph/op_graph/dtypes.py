@@ -218,8 +218,10 @@ def promote(a: DType, b: DType) -> DType:
     return float64 if unsigned.bits == 64 else REGISTRY[f"int{unsigned.bits * 2}"]
 
 
-def accumulator(dtype: DType) -> DType:
-    """Returns the dtype in which sums of this dtype are accumulated: float32 for 16-bit floats, else the dtype itself."""
+def accumulator(dtype: DType, given: Any = None) -> DType:
+    """Returns the dtype in which sums of this dtype are added up: the `given` one, else float32 for 16-bit floats, else the dtype itself."""
+    if given is not None:
+        return as_dtype(given)
     return float32 if dtype.is_float and dtype.bits == 16 else dtype
 
 

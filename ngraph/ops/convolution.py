@@ -126,7 +126,7 @@ def _gradient(op: Op, dy: Op, x: Op, f: Op) -> tuple[Op, Op]:
 
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     ops, _ = arithmetic(inputs, {})
-    return ops, {**attrs, "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
+    return ops, {**attrs, "accumulate": accumulator(ops[0].dtype, attrs.get("accumulate"))}
 
 
 def _samples(s: Any) -> list[Op]:

@@ -54,7 +54,7 @@ def _gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     ops, _ = arithmetic(inputs, {})
     over = tuple(own_axes(ops, attrs["over"], "contract"))
-    return ops, {**attrs, "over": over, "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
+    return ops, {**attrs, "over": over, "accumulate": accumulator(ops[0].dtype, attrs.get("accumulate"))}
 
 
 contract: OpDef = op(

@@ -11,7 +11,7 @@ Graphs and nodes are values: a rewrite returns a new graph (`edit`), which share
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -275,10 +275,13 @@ def _known(axes: Mapping[AxisId, ExprLike], length: ExprLike, a: AxisId, known: 
         return None
 
 
-def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]]) -> dict[AxisId, int]:
+def guessed_symbols(
+    axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]], made: Collection[AxisId] = ()
+) -> dict[AxisId, int]:
     """The lengths that costs take for axes whose length comes with a call.
 
     They are `ASSUMED_BATCH` for the batches (`batch_axes`) of these inputs, else `ASSUMED_LENGTH` or, where others are parts of it, more.
+    Axes that rewrites have `made` are no such parts.
 
     Pictures that a model halves five times are larger than 64 x 64, and what is left of them is smaller: both differ from
     `ASSUMED_LENGTH` by the root of what they are divided by.
@@ -294,8 +297,9 @@ def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[A
         elif isinstance(e, Len):
             found[e.of] = max(found.get(e.of, 1), min(by, MAX_ASSUMED_PARTS))
 
-    for length in axes.values():
-        look(length, 1)
+    for a, length in axes.items():
+        if a not in made:
+            look(length, 1)
     large = {a: -(-math.isqrt(ASSUMED_LENGTH**2 * by) // by) * by for a, by in found.items()}
     return large | dict.fromkeys(batch_axes(axes, inputs), ASSUMED_BATCH)
 
@@ -386,8 +390,8 @@ class TensorGraph:
 
     @cached_property
     def guessed_symbols(self) -> dict[AxisId, int]:
-        """See `guessed_symbols`."""
-        return guessed_symbols(self.axes, [v.axes for v in self.inputs])
+        """See `guessed_symbols`; those of the program's axes, so that no rewrite changes a guess."""
+        return guessed_symbols(self.axes, [v.axes for v in self.inputs], self.made)
 
     def length_producers(self, a: AxisId) -> frozenset[TensorNode]:
         """Returns the nodes that must run before the length of an axis is known."""

@@ -14,6 +14,7 @@ from ngraph.ops.convolution import conv, convolution, convolve
 from ngraph.ops.rearrange import axes_with_order, cast_axes, flatten, unflatten
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
+from ngraph.transformers import make_transformer_factory
 
 RNG = np.random.default_rng(3)
 
@@ -176,6 +177,20 @@ def test_sixteen_bit_floats_are_summed_in_32():
     assert y.attrs["accumulate"] is dtypes.float32 and y.dtype is dtypes.float16
     theirs = torch.conv1d(torch.tensor(xs.astype(np.float32)), torch.tensor(fs.astype(np.float32))[None]).numpy()[:, 0]
     np.testing.assert_allclose(compute([y], {x: xs, f: fs})[0].astype(np.float32), theirs, rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("transformer", ["numpy", "direct", "cpu"])
+def test_the_dtype_of_sums_may_be_a_name(transformer):
+    c, h, r, k = axes(C=300, H=4, R=3, K=2)
+    x, xs = hole(c, h, dtype="float16")
+    f, fs = hole(c, r, dtype="float16")
+    w, ws = hole(c, k, dtype="float16")
+    made = ng.contract(x, w, over="C", accumulate="float64"), conv(x, f, {h: r}, accumulate=np.float64)
+    with make_transformer_factory(transformer)() as t:
+        product, windows = t.computation(made, x, f, w)(xs, fs, ws)
+    a, b, c = (v.astype(np.float64) for v in (xs, fs, ws))
+    np.testing.assert_array_equal(product, (a.T @ c).astype(np.float16))
+    np.testing.assert_array_equal(windows, np.array([(a[:, k : k + 3] * b).sum() for k in (0, 1)]).astype(np.float16))
 
 
 @pytest.mark.parametrize("length", [5, 8, 9])

@@ -11,6 +11,9 @@ from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
 from ngraph.plan.kernels import Local
 from ngraph.plan.verify import verify
+from ngraph.tensors.build import build
+from ngraph.tensors.strided_reductions import split_strided_reductions
+from ngraph.tensors.verify import verify as verify_graph
 
 N, C, K = axis(4, "N"), axis(3, "C"), axis(5, "K")
 
@@ -160,6 +163,14 @@ def test_classes_of_unequal_length_are_stored_together():
     made = verify(agree(program([ng.deriv(y, x, dy)], x, dy), rtol=1e-6, atol=1e-6))
     (stage,) = [s for _, s in loops(made) if len(s.to) > 1]
     assert len(stage.to) == 4 and [len(s.predicate) for s in stage.to] == [0, 1, 1, 2]
+
+
+def test_classes_of_an_open_length_change_no_assumed_length():
+    h, r = axis(None, "H"), axis(5, "R")
+    x, f = hole(C, h), hole(C, K, r)
+    graph = build(program([ng.deconv(x, f, {h: r}, stride=2)], x, f))
+    split = verify_graph(split_strided_reductions(graph))
+    assert split.made and {a: split.guesses[a] for a in graph.axes} == graph.guesses
 
 
 def test_what_is_kept_for_others_is_what_spreads():
