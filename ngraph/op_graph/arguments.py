@@ -319,6 +319,22 @@ SYNONYMS = {
     **dict.fromkeys(("p",), ("rate",)),
 }
 
+# values of other libraries, and ours for them: the first that the argument takes is suggested
+VALUES = {
+    **dict.fromkeys(("wrap", "periodic"), ("circular",)),
+    **dict.fromkeys(("replicate", "nearest", "border"), ("edge", "border", "clip")),
+    **dict.fromkeys(("reflection", "mirror"), ("reflect", "reflection")),
+    **dict.fromkeys(("zeros", "zero", "drop"), ("constant", "zeros", "fill", "drop")),
+    **dict.fromkeys(("bilinear", "trilinear"), ("linear",)),
+    **dict.fromkeys(("bicubic",), ("cubic",)),
+    **dict.fromkeys(("sum", "plus"), ("add", "sum")),
+    **dict.fromkeys(("prod", "product", "mul"), ("multiply",)),
+    **dict.fromkeys(("amax", "maximum"), ("max",)),
+    **dict.fromkeys(("amin", "minimum"), ("min",)),
+    **dict.fromkeys(("mean", "average"), ("avg",)),
+    **dict.fromkeys(("update", "assign", "replace"), ("set",)),
+}
+
 INSTEAD = {  # fixes by function name
     "make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name",
     "map_roles": 'write {"H": "P"} or H="P", the old axis and the new',
@@ -444,7 +460,8 @@ def one_of(name: str, what: str, value: Any, choices: Iterable[str]) -> None:
     """Raises ArgumentError where the value of the argument `what` is none of these words."""
     words = tuple(choices)
     if value not in words:
-        meant = nearest(value, words) if isinstance(value, str) else None
+        known = [w for w in VALUES.get(value, ()) if w in words] if isinstance(value, str) else []
+        meant = known[0] if known else nearest(value, words) if isinstance(value, str) else None
         raise ArgumentError(f"{name} {what} {value!r} is none of {', '.join(words)}", fix=f"take {what}={meant or words[0]!r}")
 
 

@@ -219,7 +219,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def accumulator(dtype: DType, given: Any = None) -> DType:
-    """Returns the dtype in which sums of this dtype are added up: the `given` one, else float32 for 16-bit floats, else the dtype itself."""
+    """Returns the dtype in which sums of this dtype are added up: the `given` one, else float32 for 16-bit floats, else their own."""
     if given is not None:
         return as_dtype(given)
     return float32 if dtype.is_float and dtype.bits == 16 else dtype

@@ -304,6 +304,7 @@ def _refusing(idx: Op, axis: Any, mode: str) -> tuple[Op, str]:
 
 def _places_along(x: Op, idx: Any, axis: Any, mode: str, name: str) -> tuple[tuple[Op, ...], tuple[Axis, ...], str]:
     """Returns the indices, the axes that they are along, and the mode of a gather or scatter for a user's mode."""
+    one_of(name, "mode", mode, (*MODES, "raise"))
     several = isinstance(axis, (tuple, list, Axes))
     indices, axes = (tuple(idx), tuple(axis)) if several and isinstance(idx, (tuple, list)) else ((idx,), (axis,))
     if len(indices) != len(axes):
@@ -318,7 +319,8 @@ def _places_along(x: Op, idx: Any, axis: Any, mode: str, name: str) -> tuple[tup
 def take(x: Any, idx: Any, axis: Any, mode: str = "fill", out_axes: Any = None) -> Op:
     """Returns `x` at the positions `idx` along `axis`, which the axes of `idx` replace; axes that both have are matched.
 
-    Several axes at once: `ng.take(x, (i, j), ("H", "W"))`, an index for each. mode: the meaning of indices outside, see the module.
+    Several axes at once: `ng.take(x, (i, j), ("H", "W"))`, an index for each. mode, of indices outside: `fill` reads 0, `clip` takes the
+    nearest end, `wrap` is modular, and `raise` ends the call with a BoundsError and counts negative indices from the end.
     out_axes: the result's axes in another order. Raises AxisError, DTypeError for an index that is not an integer.
 
     >>> ng.function(ng.take(ng.constant([10, 20, 30], "H=3"), ng.constant([2, 0], "K=2"), "H"))()
@@ -335,6 +337,7 @@ def put(x: Any, idx: Any, values: Any, axis: Any, combine: str = "set", mode: st
 
     Several axes at once: `ng.put(x, (i, j), values, ("H", "W"))`, an index for each. values: broadcast to the axes of `idx` and the other
     axes of `x`. If one position is set twice, either value may remain. Assigned to `x`, a variable, it is written in place.
+    mode: as in `take`, but that `fill` drops what is written outside.
 
     >>> x, at = ng.zeros("H=4"), ng.constant([1, 3], "K=2")
     >>> ng.function(ng.put(x, at, ng.ones("K=2"), "H"))()
