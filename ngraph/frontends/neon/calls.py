@@ -42,6 +42,10 @@ def _first(x: Any) -> bool:
     return _object(x) or TENSOR.fits(x) and not isinstance(x, bool)
 
 
+def _weights(x: Any) -> bool:
+    return _first(x) and not (isinstance(x, int) and abs(x) > 1)
+
+
 def _ops(x: Any) -> bool:
     if isinstance(x, Mapping):
         return all(map(_ops, x.values()))
@@ -60,6 +64,11 @@ def _sides(x: Any) -> bool:
     return _side(x) or isinstance(x, (list, tuple)) and all(map(_sides, x)) or isinstance(x, Mapping) and all(map(_sides, x.values()))
 
 
+def _steps(x: Any) -> bool:
+    numbers = x.values() if isinstance(x, Mapping) else x if isinstance(x, (list, tuple)) else [x]
+    return all(_side(n) and not isinstance(n, str) for n in numbers)
+
+
 def _shape(x: Any) -> bool:
     numbers = x.values() if isinstance(x, Mapping) else x if isinstance(x, (list, tuple)) else [x]
     return all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in numbers)
@@ -69,6 +78,11 @@ ACTIVATION = ArgumentKind(
     "not an activation", lambda x: x is None or _object(x), "pass an object, such as Rectlin(), or a function of an op"
 )
 FIRST = ArgumentKind("not an initial value", _first, "pass a number, an array, or an object such as GlorotInit()")
+WEIGHTS = ArgumentKind(
+    "not an initial value of weights",
+    _weights,
+    "pass an object, such as GlorotInit(), or ConstantInit(2) for equal weights; outputs are counted by nout=64, and inputs not at all",
+)
 LAYERS = ArgumentKind("not a list of layers", lambda x: isinstance(x, (list, tuple)), "pass a list: [Affine(...), Affine(...)]")
 PART = ArgumentKind("not a layer", _object, "pass a layer, or a function of an op")
 NORM = ArgumentKind("not True, False or BatchNorm()", lambda x: isinstance(x, (bool, np.bool_)) or _object(x), "pass True, or a layer")
@@ -84,6 +98,11 @@ ONE_OP = ArgumentKind(
 ALONE = """Affine BatchNorm Bias Convolution Deconvolution Dropout Embedding GRU GlobalPooling GroupNorm InstanceNorm LSTM LayerNorm Linear
 LookupTable MultiHeadAttention Pooling RMSNorm Recurrent TiedLinear TransformerBlock""".split()  # layers that take one op
 SIZES = ArgumentKind("not numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
+STEPS = ArgumentKind(
+    "not whole numbers by side",
+    _steps,
+    "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}; words are for padding='same' and pool_type='max'",
+)
 SHAPE = ArgumentKind("not a shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
 SPLITS = ArgumentKind(
     "not a two shares",
@@ -121,7 +140,8 @@ _NAMES = (
         " shift_target reverse_mode strict compress resume use_progress_bar best_only apply",
     ),
     (ACTIVATION, "activation gate_activation transform"),
-    (FIRST, "init weight_init bias_init filter_init init_inner init_h2h init_gamma init_beta val"),
+    (WEIGHTS, "init weight_init filter_init"),
+    (FIRST, "bias_init init_inner init_h2h init_gamma init_beta val"),
     (LAYERS, "layers branches"),
     (PART, "main_path side_path functor"),
     (NORM, "batch_norm"),
@@ -136,7 +156,8 @@ _NAMES = (
     (OPERAND, "in_obj memory"),
     (AXES, "axes"),
     (TENSOR, "alpha"),
-    (SIZES, "strides padding dilation"),
+    (SIZES, "padding"),
+    (STEPS, "strides dilation"),
     (SHAPE, "filter_shape pool_shape deconv_out_shape"),
     (SPLITS, "splits"),
     (METRICS, "metrics"),

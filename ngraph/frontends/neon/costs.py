@@ -95,6 +95,7 @@ class Cost(Checked):
     `ignore`, where a cost has it, is the label of positions that do not count: they cost nothing, and means are over the others.
     """
 
+    aligned = True  # whether the target is one tensor, with axes of the prediction
     ignore: int | None = None
     _line: Line | None = None
 
@@ -213,8 +214,12 @@ class Huber(Cost):
 class CTC(Cost):
     """Connectionist temporal classification: see `ng.ctc`. The target is (labels, lengths of predictions, lengths of labels).
 
+    A Trainer gets them by `target=lambda p: (p["labels"], p["lengths"], p["label_lengths"])`. An axis of the labels that has the name of
+    one of the prediction's is another axis.
     Source: A. Graves and others (2006).
     """
+
+    aligned = False
 
     def __init__(self, blank: int = 0):
         check("CTC", WHOLE, blank=blank)
@@ -227,7 +232,9 @@ class CTC(Cost):
                 f"the target is (labels, lengths of predictions, lengths of labels), not {shown(t)}",
                 "Trainer(..., target=lambda p: (p['labels'], p['lengths'], p['label_lengths']))",
             )
-        labels, lengths, label_lengths = t
+        labels, lengths, label_lengths = map(ng.as_op, t)
+        theirs = {a: f"{a.name}_labels" for a in labels.axes if not a.is_batch and a in y.axes}
+        labels = ng.map_roles(labels, theirs)
         classes = [a for a in y.axes.feature_axes() if a.length is not None and a.length <= self.blank]
         if classes:
             why = f"the blank {self.blank} is none of the classes of {show_axes(classes)}, which begin with 0"

@@ -279,7 +279,7 @@ class Trainer(Checked):
 
         Raises AxisError where their lengths are others.
         """
-        if not isinstance(y, Op) or not isinstance(t, Op) or t not in self._unnamed:
+        if not isinstance(y, Op) or not isinstance(t, Op) or t not in self._unnamed or not getattr(self.cost, "aligned", True):
             return t
         batch, own = t.axes[0], [a for a in t.axes if not a.is_batch]
         there = sorted([a for a in y.axes if not a.is_batch], key=lambda a: not a.is_recurrent)  # time stands first, as in inputs
@@ -648,6 +648,14 @@ class Trainer(Checked):
         y, t = next(iter(self._evaluations.values()))[3]
         order = t.axes if isinstance(t, Op) and set(t.axes) == set(y.axes) else y.axes
         return ng.axes_with_order(y, [*y.axes.batch_axes(), *(a for a in order if not a.is_batch)])
+
+    @public
+    def prediction(self) -> Any:
+        """Returns the computation that `predict` calls, in inference mode; `ng.onnx.save(trainer, path)` writes it, with the weights.
+
+        Raises GraphError before the first `fit` or `evaluate`.
+        """
+        return self._prediction()[0]
 
     def _prediction(self) -> tuple[Any, list[str]]:
         if self._predicting is None:

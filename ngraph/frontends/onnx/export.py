@@ -1,4 +1,4 @@
-"""Exportable objects as ops by name: ops, computations, neon layers and imported models."""
+"""Exportable objects as ops by name: ops, computations, neon layers and trainers, and imported models."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from ngraph.runtime.state import initial
 
 def _named(ops: Any, what: str) -> dict[str, Op]:
     """Ops by name: as they are given, or as they are called."""
+    fix = "give ops, a computation, a layer, a trainer or a model"
     if not isinstance(ops, Op) and (isinstance(ops, (str, bytes, np.ndarray)) or not hasattr(ops, "__iter__")):
-        raise ArgumentTypeError(f"to be exported are ops, and {what} is {shown(ops)}", fix="give ops, a computation, a layer or a model")
+        raise ArgumentTypeError(
+            f"to be exported are ops, and {what} is {shown(ops)}", fix="give ops, a computation, a layer, a trainer or a model"
+        )
     if isinstance(ops, Mapping):
         found = {str(k): v for k, v in ops.items()}
     else:
@@ -33,7 +36,7 @@ def _named(ops: Any, what: str) -> dict[str, Op]:
             found[unique(getattr(op, "hint", None) or what, found)] = op
     wrong = [f"{name} is {op!r}" for name, op in found.items() if not isinstance(op, Op)]
     if wrong:
-        raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix="give ops, a computation, a layer or a model")
+        raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix=fix)
     return found
 
 
@@ -50,6 +53,8 @@ def exported(
     """Returns the arguments of `save` as ops by name. Raises ArgumentError."""
     if isinstance(what, Model):
         return _model(what, shapes, values, name)
+    if hasattr(what, "prediction"):
+        what = what.prediction()
     state: Any = None
     extra: dict[str, Op] = {}  # new values of inputs that a computation writes
     if isinstance(what, Computation):
@@ -58,7 +63,8 @@ def exported(
         extra = {f"{what.parameters[k].label}.new": op for k, op in what.results.writes.items()}
     elif callable(what) and not isinstance(what, Op):
         if inputs is None:
-            raise ArgumentError(f"{what!r} is exported as what it makes of an input", fix="ng.onnx.save(layer, path, inputs=placeholder)")
+            fix = "ng.onnx.save(layer, path, inputs=placeholder, transformer=that_has_trained_it), or ng.onnx.save(trainer, path)"
+            raise ArgumentError(f"{what!r} is exported as what it makes of an input", fix=fix)
         results = getattr(what, "inference_outputs", what)(*_named(inputs, "input").values())
         name = name or str(getattr(what, "name", "") or "")
     else:
@@ -70,7 +76,7 @@ def exported(
         raise ArgumentError(f"{', '.join(several)} has several values", fix="export its parts, as the function that made it gives them")
     effects = [op for op in given.values() if op.type is None]
     if not given:
-        raise ArgumentError("there is nothing to export", fix="give results: ops, a computation, a layer or a model")
+        raise ArgumentError("there is nothing to export", fix="give results: ops, a computation, a layer, a trainer or a model")
     if inputs is None:
         inputs = sorted((o for o in ordered(given.values()) if o.is_placeholder), key=lambda o: o.serial)
     taken = _named(inputs, "input")
@@ -204,7 +210,8 @@ def save(
     external: int | None = None,
     name: str = "",
 ) -> None:
-    """Writes an ONNX file: an op, several, or a dict of them by name; a computation; a neon layer, in inference mode; or an imported model.
+    """Writes an ONNX file: an op, several, or a dict of them by name; a computation; a neon layer, in inference mode; a neon
+    trainer, whose predictions with the trained weights the file computes; or an imported model.
 
     opset: 13 to 28, as far as the installed onnx goes; 20 by default. inputs: the placeholders, in order, or by name; by default all that
     are needed, in the order they were made. transformer: whose values of variables are written; their initial ones without it.

@@ -14,10 +14,13 @@ from ngraph.frontends.neon import (
     MAE,
     MSE,
     Accuracy,
+    Adam,
+    Affine,
     BitsPerCharacter,
     ConfusionMatrix,
     CrossEntropyBinary,
     CrossEntropyMulti,
+    GlorotInit,
     Huber,
     MeanAbsolute,
     MeanSquared,
@@ -25,8 +28,10 @@ from ngraph.frontends.neon import (
     Perplexity,
     Precision,
     Recall,
+    Sequential,
     SquaredL2,
     TopK,
+    Trainer,
     Triplet,
 )
 from ngraph.frontends.neon.metrics import Streamed
@@ -104,6 +109,20 @@ def test_triplet_and_ctc():
         torch.tensor(scores).log_softmax(2), torch.tensor(labels), torch.tensor(lengths), torch.tensor(counts), reduction="none"
     )
     np.testing.assert_allclose(run(cost, y=scores, t=labels, l=lengths, c=counts), expected, rtol=1e-4)
+
+
+def test_ctc_of_arrays_whose_labels_have_the_name_of_the_classes():
+    x, labels = RANDOM.normal(size=(6, 8, 4)).astype(np.float32), RANDOM.integers(1, 5, (6, 3)).astype(np.int32)
+    counts, steps = np.array([3, 1, 2, 3, 2, 1], np.int32), np.array([8, 7, 8, 6, 8, 8], np.int32)
+    data = {"x": x, "labels": labels, "steps": steps, "counts": counts}
+    model = Sequential([Affine(GlorotInit(), nout=5)])
+    trainer = Trainer(model, Adam(), CTC(), inputs="x", target=lambda p: (p["labels"], p["steps"], p["counts"]), say=lambda line: None)
+    trainer.fit(data, epochs=1, batch_size=4, axes={"x": "N REC F", "labels": "N F"})
+    scores = torch.tensor(trainer.predict({"x": x})).permute(2, 0, 1)  # classes before time
+    expected = F.ctc_loss(scores.log_softmax(2), *map(torch.tensor, (labels, steps, counts)), reduction="none")
+    np.testing.assert_allclose(trainer.evaluate(data)["cost"], float(expected.mean()), rtol=1e-4)
+    with pytest.raises(ng.NgraphError, match=r"the target is \(labels, lengths of predictions, lengths of labels\), not the op y"):
+        Trainer(Sequential([Affine(GlorotInit(), nout=5)]), Adam(), CTC()).fit(x, labels, axes="N REC F")
 
 
 def test_an_unclear_class_axis_is_an_error():

@@ -82,6 +82,20 @@ def test_mnist_cnn():
     assert axes["x"] == ["C", "H", "W", "N"]
 
 
+def test_a_trainer_is_exported_with_what_it_has_learnt(tmp_path):
+    x, y = drawn(12, 3, 6, 6), np.arange(12) % 4
+    init = neon.KaimingInit()
+    layers = [neon.Convolution((3, 3, 5), init, batch_norm=True, activation=neon.Rectlin()), neon.Dropout(0.7), neon.Affine(init, nout=4)]
+    trainer = neon.Trainer(neon.Sequential(layers), neon.Adam(0.1), neon.CrossEntropyMulti(logits=True), say=lambda line: None)
+    with pytest.raises(ng.NgraphError, match="predict before fit or evaluate"):
+        ng.onnx.save(trainer, tmp_path / "model.onnx")
+    trainer.fit(x, y, epochs=2, batch_size=5)
+    ng.onnx.save(trainer, tmp_path / "model.onnx")
+    there = session(onnx.load(tmp_path / "model.onnx"))
+    for n in (1, 12):
+        close(there.run(None, {"x": x[:n]}), [trainer.predict(x[:n])])
+
+
 def test_residual_network():
     """ResNet-20, batch first."""
     init = neon.KaimingInit()
