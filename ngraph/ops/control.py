@@ -462,15 +462,17 @@ def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op], own: int = 0)
             fix="give as many values as the carry has at the start",
         )
     fitted = []
-    for new, old in zip(given, carry, strict=True):
+    for k, (new, old) in enumerate(zip(given, carry, strict=True)):
+        which = f" as value {k - own} of the carry" if len(carry) - own > 1 else " to carry"
         if not set(new.axes) <= set(old.axes) or dtypes.promote(new.dtype, old.dtype) is not old.dtype:
             raise AxisError(
-                f"{name}: the function takes {old.type} and gives {new.type} to carry",
+                f"{name}: the function takes {old.type} and gives {new.type}{which}",
+                details=(show_input(new),),
                 fix="start with a value that has all axes, and the dtype, of what is carried",
             )
         if _of_two_lengths(old, new):
             raise AxisError(
-                f"{name}: the function takes {show_axes(old.axes)} and gives {show_axes(new.axes)} to carry",
+                f"{name}: the function takes {show_axes(old.axes)} and gives {show_axes(new.axes)}{which}",
                 details=(show_input(new),),
                 fix="carry tensors that keep their lengths: ng.put writes parts of one, and a slice keeps as many as there were",
             )

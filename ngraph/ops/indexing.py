@@ -346,6 +346,13 @@ def put(x: Any, idx: Any, values: Any, axis: Any, combine: str = "set", mode: st
     x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
     indices, along, mode = _places_along(x, idx, axis, mode, "put")
     wanted = axes_like(x.axes, union(merge(*[i.axes for i in indices]), x.axes - Axes(along)))
+    strange = [a.label for a in values.axes if a not in wanted]
+    if strange:
+        raise AxisError(
+            f"put({x.label}, {values.label}): the values have {', '.join(strange)}, and the places {show_axes(wanted)}",
+            details=(show_input(x), *map(show_input, indices), show_input(values)),
+            fix="give the values axes of the indices, and those of the tensor that are not indexed",
+        )
     return scatter(x, *indices, broadcast(values, wanted), axes=along, combine=combine, mode=mode)
 
 

@@ -14,7 +14,21 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, rests_on, show_axes, words
+from ngraph.op_graph.axes import (
+    Axes,
+    Axis,
+    Clash,
+    Family,
+    as_axis,
+    joined_axis,
+    make_axis,
+    merge,
+    new_axis,
+    rests_on,
+    show_axes,
+    show_made,
+    words,
+)
 from ngraph.op_graph.checks import checked_lengths, distance
 from ngraph.op_graph.dtypes import as_dtype, computes
 from ngraph.op_graph.expr import APPLY, Bin, ExprLike, Idx, Len, Run
@@ -746,6 +760,12 @@ def _getitem(x: Op, key: Any) -> Op:
     items = key if isinstance(key, tuple) else (key,)
     if items and isinstance(items[0], (str, Axis)):
         return _sliced_by_name(x, items)
+    if any(item is None for item in items):
+        raise AxisError(
+            f"slice({x.label}): no index: None among those of {show_axes(x.axes)}",
+            details=(show_input(x),),
+            fix="leave it out, since operands are matched by name; ng.expand_dims(x, 'A=1') adds an axis",
+        )
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(items) - len(dots) > len(x.axes) or len(dots) > 1:
         raise AxisError(
@@ -1116,6 +1136,19 @@ def _same_axes(xs: Sequence[Op], others: Sequence[Axes], name: str) -> None:
             details=tuple(show_input(x) for x in (xs[0], *unlike)),
             fix="add the missing ones with ng.broadcast",
         )
+    try:
+        merge(*others)
+    except Clash as clash:
+        a, b = next((pair for pair in clash.pairs if pair[0].length != pair[1].length), (None, None))
+        if a is None or b is None:
+            return  # flags, of which the op tells
+        holders = [next(x for x, o in zip(xs, others, strict=True) if any(c is own for c in o)) for own in (a, b)]
+        raise AxisError(
+            f"{name}({', '.join(x.label for x in xs)}): axis {a.label} has length {a.length} in {holders[0].label} and {b.length} in"
+            f" {holders[1].label}",
+            details=(*map(show_input, holders), show_made(a), show_made(b)),
+            fix="give both one length: pad, cut or resize one",
+        ) from None
 
 
 def concat_along_axis(x_list: Iterable[Any], axis: Axis | str) -> Op:

@@ -275,7 +275,7 @@ MISTAKES = [
     (AxisError, lambda: gather(X, axes=(), mode="clip"), "0 indices"),
     (ValueError, lambda: take(X, AT, J, "mirror"), "clip, fill, wrap"),
     (ValueError, lambda: put(X, AT, 1, J, "mean"), "set, add, multiply, min, max"),
-    (AxisError, lambda: put(X, AT, hole(N, I, K), J), "K is missing"),
+    (AxisError, lambda: put(X, AT, hole(N, I, K), J), "the values have K, and the places"),
     (AxisError, lambda: scatter(X, AT, F, axes=(J,), combine="add", mode="fill"), "wanted are the axes"),
     (DTypeError, lambda: put(hole(J, dtype="bool"), AT, True, J, "add"), "scatter add of bool"),
     (AxisError, lambda: one_hot(AT, N), "has already"),
