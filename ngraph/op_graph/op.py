@@ -362,6 +362,9 @@ class Op:
 
     __float__ = __int__ = __complex__ = __array__ = _no_value
 
+    def __format__(self, spec: str) -> str:
+        return self._no_value() if spec else str(self)
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Op:
         """Returns the op of `array + op` and its like. Raises NoTensor where another NumPy function is given an op."""
         operator = method == "__call__" and not named and len(inputs) == 2 and not isinstance(inputs[0], Op)

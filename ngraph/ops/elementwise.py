@@ -898,6 +898,8 @@ for _name, _function in (
 ):
     setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
     setattr(Op, f"__r{_name}__", _flipped(_function))
+setattr(Op, "__divmod__", lambda x, y: (floordivide(x, y), mod(x, y)))  # noqa: B010  the class does not declare it
+setattr(Op, "__rdivmod__", lambda x, y: (floordivide(y, x), mod(y, x)))  # noqa: B010
 for _name, _function in (("lt", less), ("le", less_equal), ("gt", greater), ("ge", greater_equal)):
     setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
 _unary: tuple[tuple[str, Callable[[Op], Op]], ...] = (

@@ -254,6 +254,8 @@ OPERATORS = {
     "-x": lambda x, y: -x,
     "+x": lambda x, y: +x,
     "abs(x)": lambda x, y: abs(x),
+    "divmod(x, y)[0]": lambda x, y: divmod(x, y)[0],
+    "divmod(3, x)[1]": lambda x, y: divmod(3, x)[1],
     "x < y": lambda x, y: x < y,
     "x > y": lambda x, y: x > y,
     "x <= y": lambda x, y: x <= y,
