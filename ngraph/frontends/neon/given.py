@@ -187,8 +187,15 @@ def _from_loader(loader: Any, axes: Any, model: Any, target: str | None) -> Iter
     entries = pairs.entries(first)
     name = target if target in entries else usual(entries)
     axes_of = {k: e["axes"] for k, e in entries.items() if e["axes"]}
-    times = ["REC"] if any("REC" in own for own in axes_of.values()) else []  # batches are as long as their longest sequence
-    return IterableSource(pairs, None, axes_of, tgt_key=name or "label", open_axes=times)
+    varying = {"REC"} & {n for own in axes_of.values() for n in own}  # batches are as long as their longest sequence
+    if isinstance(loader, (list, tuple)):
+        lengths: dict[str, set[int]] = {}
+        for batch in loader:
+            for k, e in pairs.entries(batch).items():
+                for n, length in zip(axes_of.get(k, ()), e["data"].shape, strict=False):
+                    lengths.setdefault(n, set()).add(length)
+        varying |= {n for n, own in lengths.items() if n != "N" and len(own) > 1}
+    return IterableSource(pairs, None, axes_of, tgt_key=name or "label", open_axes=sorted(varying))
 
 
 def batches_of(

@@ -44,6 +44,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import show_input
+from ngraph.parts import nest
 
 Batch = Mapping[str, Any]
 
@@ -220,7 +221,7 @@ class Trainer(Checked):
         self._data: Batches
         self._axes: Any = None  # names that the user gave the axes of arrays
         self._unnamed: set[Op] = set()  # placeholders whose axes nobody named
-        self._predicting: tuple[Any, list[str]] | None = None
+        self._predicting: tuple[Any, list[str], Any] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
 
     # ---- graphs
@@ -614,7 +615,8 @@ class Trainer(Checked):
     def predict(self, data: Any) -> Any:
         """Returns predictions in inference mode, batch first, for an iterator (each example once), an array, tensor or table of inputs, or
         one batch (a dict of arrays); the target may be missing. Dims have the target's order where it has the same axes, and otherwise that
-        of the model's result. Predictions of sequences of unlike length are a list of one array each."""
+        of the model's result. Predictions of sequences of unlike length are a list of one array each. A model of several results, as a
+        dict, list or tuple, gives arrays in the same form."""
         if not isinstance(data, (Batches, Mapping)):
             data = self._batches(data)
             if isinstance(data, ArrayIterator) and not data.ndata:
@@ -624,30 +626,42 @@ class Trainer(Checked):
             first = data.batch(0)
             own = [n for n in first if n not in BESIDE and n != _target(first, data)]
             alone = {keys[0]: own[0]} if len(keys) == len(own) == 1 else {}  # the only input, of whatever name
-            found = [self.predict(padded({**b, **{k: b[n] for k, n in alone.items()}}, size))[: rows(b)] for b in self._from_start(once)]
-            return self._apart(found, once) if isinstance(once, BucketIterator) else np.concatenate(found)
-        computation, keys = self._prediction()
+            made, counts = [], []
+            for b in self._from_start(once):
+                made.append(nest.leaves(self.predict(padded({**b, **{k: b[n] for k, n in alone.items()}}, size))))
+                counts.append(rows(b))
+            form, joined = self._prediction()[2], []
+            for y, *arrays in zip(nest.leaves(form), *made, strict=True):
+                found = [a[:n] for a, n in zip(arrays, counts, strict=True)]
+                joined.append(self._apart(y, found, once) if isinstance(once, BucketIterator) else np.concatenate(found))
+            return nest.rebuilt(form, joined)
+        computation, keys, form = self._prediction()
         if len(keys) == 1 and keys[0] not in data and "x" in data:  # an array, of whatever name the data had
             data = {keys[0]: data["x"]}
-        return np.asarray(computation(*_entries(data, keys, "predict")))
+        return nest.rebuilt(form, [np.asarray(a) for a in nest.leaves(computation(*_entries(data, keys, "predict")))])
 
-    def _apart(self, found: Sequence[np.ndarray], data: BucketIterator) -> Any:
+    def _apart(self, y: Op, found: Sequence[np.ndarray], data: BucketIterator) -> Any:
         """Returns predictions in the order of the examples; where they have an open axis, each without what is behind its example's end."""
         apart: list[Any] = [None] * data.ndata
-        names = [a.name for a in self._predicted().axes if not a.is_batch]
+        names = [a.name for a in y.axes if not a.is_batch]
         for k, batch in enumerate(found):
-            for row, y in enumerate(batch):
+            for row, array in enumerate(batch):
                 place = data.which(k, row)
                 assert place is not None
                 ends = tuple(slice(data.sizes[place] if n in data.open_axes else None) for n in names)
-                apart[place] = y[ends]
+                apart[place] = array[ends]
         return apart if data.open_axes & set(names) else np.stack(apart)
 
-    def _predicted(self) -> Op:
-        """Returns the prediction for data that has been evaluated, batch first, then in the target's order where that has the same axes."""
-        y, t = next(iter(self._evaluations.values()))[3]
-        order = t.axes if isinstance(t, Op) and set(t.axes) == set(y.axes) else y.axes
-        return ng.axes_with_order(y, [*y.axes.batch_axes(), *(a for a in order if not a.is_batch)])
+    def _predicted(self) -> Any:
+        """Returns the prediction for data that has been evaluated, in the model's form: each op batch first, then in the target's order
+        where that has the same axes."""
+        made, t = next(iter(self._evaluations.values()))[3]
+
+        def ordered(y: Op) -> Op:
+            order = t.axes if isinstance(t, Op) and set(t.axes) == set(y.axes) else y.axes
+            return ng.axes_with_order(y, [*y.axes.batch_axes(), *(a for a in order if not a.is_batch)])
+
+        return nest.rebuilt(made, map(ordered, nest.leaves(made)))
 
     @public
     def prediction(self) -> Any:
@@ -657,15 +671,17 @@ class Trainer(Checked):
         """
         return self._prediction()[0]
 
-    def _prediction(self) -> tuple[Any, list[str]]:
+    def _prediction(self) -> tuple[Any, list[str], Any]:
+        """Returns the computation of predictions, the names of its arguments, and the ops that it computes, in the model's form."""
         if self._predicting is None:
             if not self._evaluations and self._train is None:
                 raise GraphError("predict before fit or evaluate: what a batch looks like is not known yet", fix="call evaluate(data) once")
             if not self._evaluations:
                 self._evaluation(self._data)
             y = self._predicted()
-            needed = [o for o in Op.ordered_ops([y]) if o.is_placeholder]
-            self._predicting = self.transformer.computation(y, *needed, name="predict"), [p.label for p in needed]
+            needed = [o for o in Op.ordered_ops(nest.leaves(y)) if o.is_placeholder]
+            results = y if isinstance(y, Op) else nest.leaves(y)
+            self._predicting = self.transformer.computation(results, *needed, name="predict"), [p.label for p in needed], y
         return self._predicting
 
     # ---- weights and checkpoints

@@ -223,6 +223,29 @@ def test_several_inputs_by_name():
     assert list(made.evaluate({"one": (inputs, X[:, 0]), "two": (inputs, X[:, 1])})) == ["one", "two"]
 
 
+@pytest.mark.parametrize("form", [dict, list, tuple])
+def test_several_results_in_the_form_of_the_model(form):
+    two, one = Affine(GlorotInit(), nout=2), Affine(GlorotInit(), axes=[])
+
+    def model(x):
+        parts = {"a": two(x), "b": one(x)}
+        return parts if form is dict else form(parts.values())
+
+    def cost(y, t):
+        a, b = y.values() if form is dict else y
+        return CrossEntropyMulti(logits=True)(a, t) + MeanSquared()(b, ng.cast(t, "float32"))
+
+    made = Trainer(model, Adam(0.01), cost, say=lambda line: None)
+    made.fit(X, LABELS, batch_size=10)
+    found = made.predict(X)
+    assert type(found) is form
+    a, b = found.values() if form is dict else found
+    (w, c), (v, d) = ([made.transformer.get(p) for p in layer.paths().values()] for layer in (two, one))
+    np.testing.assert_allclose(a, X @ w.T + c, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(b, X @ v.reshape(4) + d, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(b, made.predict(ArrayIterator({"x": X.astype(np.float32)}, 20))[1 if form is not dict else "b"])
+
+
 def test_a_fit_on_arrays_resumes_bit_for_bit(tmp_path):
     def losses(name, *lengths):
         for steps in lengths:
@@ -313,3 +336,16 @@ def test_batches_of_a_loader_are_as_long_as_their_texts():
     np.testing.assert_allclose(trainer.predict(Loader(batches)), np.concatenate(logits), rtol=1e-5, atol=1e-6)
     losses = [np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y] for z, (_, y) in zip(logits, batches, strict=True)]
     np.testing.assert_allclose(trainer.evaluate(Loader(batches))["cost"], np.concatenate(losses).mean(), rtol=1e-5)
+
+
+def test_batches_of_a_list_may_have_pictures_of_several_sizes():
+    """One compilation serves all sizes; torch says the predictions."""
+    rng = np.random.default_rng(4)
+    batches = [(x := rng.normal(size=(2, 1, *size)).astype(np.float32), (x[:, 0] > 0).astype(int)) for size in ((4, 6), (6, 8), (2, 4))]
+    model = Sequential([Convolution((3, 3, 2), KaimingInit(), padding=1)])
+    trainer = Trainer(model, Adam(0.01), CrossEntropyMulti(logits=True), say=lambda line: None)
+    assert trainer.fit(batches, epochs=2, axes={"x": "N C H W", "y": "N H W"}).steps == 6
+    (w,) = trainer.weights().values()
+    for x, _ in batches:
+        theirs = torch.conv2d(torch.tensor(x), torch.tensor(w), padding=1).numpy()
+        np.testing.assert_allclose(trainer.predict({"x": x}), theirs, rtol=1e-4, atol=1e-5)
