@@ -681,6 +681,9 @@ class Trainer(Checked):
             y = self._predicted()
             needed = [o for o in Op.ordered_ops(nest.leaves(y)) if o.is_placeholder]
             results = y if isinstance(y, Op) else nest.leaves(y)
+            for name, op in zip(nest.paths(y), nest.leaves(y), strict=True):
+                if op.hint is None and name and not name[0].isdigit():
+                    op.named(name)
             self._predicting = self.transformer.computation(results, *needed, name="predict"), [p.label for p in needed], y
         return self._predicting
 

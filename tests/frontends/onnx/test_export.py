@@ -96,6 +96,18 @@ def test_a_trainer_is_exported_with_what_it_has_learnt(tmp_path):
         close(there.run(None, {"x": x[:n]}), [trainer.predict(x[:n])])
 
 
+def test_a_trainer_of_several_results_gives_them_their_names(tmp_path):
+    x, layers = drawn(6, 4), {name: neon.Affine(neon.GlorotInit(), nout=n) for name, n in (("mean", 3), ("scale", 2))}
+    model = lambda x: {name: layer(x) for name, layer in layers.items()}
+    cost = lambda y, t: ng.sum(y["mean"] ** 2) + ng.sum(y["scale"] ** 2)
+    trainer = neon.Trainer(model, neon.Adam(), cost, say=lambda line: None)
+    trainer.fit(x, x, epochs=1)
+    ng.onnx.save(trainer, tmp_path / "model.onnx")
+    there = session(onnx.load(tmp_path / "model.onnx"))
+    assert [o.name for o in there.get_outputs()] == ["mean", "scale"]
+    close(there.run(None, {"x": x}), trainer.predict(x).values())
+
+
 def test_residual_network():
     """ResNet-20, batch first."""
     init = neon.KaimingInit()
