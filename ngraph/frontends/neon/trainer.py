@@ -729,7 +729,7 @@ class Trainer(Checked):
         """Returns a table of layers; with a batch, with operations and time of a prediction. See `inside.summary`."""
         if batch is None:
             return summary(self._layer(), depth=depth)
-        computation, keys = self._prediction()
+        computation, keys, _ = self._prediction()
         return summary(self._layer(), computation, *_entries(batch, keys, "summary"), depth=depth)
 
     def _checkpoint(self, step: int, train: Batches, user: list[Any]) -> None:
@@ -808,7 +808,7 @@ class Trainer(Checked):
 
     def _misclassified(self, valid: Batches, count: int = 32) -> str:
         """Plots misclassified examples of the first batches, if they are images; returns the path, or ""."""
-        _, keys = self._prediction()
+        _, keys, _ = self._prediction()
         wrong: list[tuple[np.ndarray, str]] = []
         for batch in itertools.islice(valid.once(), 20):
             images, labels = np.asarray(batch[keys[0]]), np.asarray(batch[valid.tgt_key])
