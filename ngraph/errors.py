@@ -17,7 +17,8 @@ from ngraph.parts.deferred import deferred
 
 _NUMPY = os.path.join("numpy", "_core", "")  # decorators of NumPy on the stack between generated code and the caller
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_BETWEEN = (os.path.join("keras", "src", ""), os.path.join("site-packages", "optree", ""))  # libraries that call this package for the user
+_LIBRARIES = (("keras", "src"), ("-packages", "optree"), ("-packages", "torch"))  # that call this package for the user
+_BETWEEN = tuple([os.path.join(*folders, "") for folders in _LIBRARIES])
 _OURS = (_HOME, "<ngraph", "<frozen ")  # generated code and the import machinery count as this package's
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"))  # inside of Python's own folder
@@ -43,12 +44,12 @@ _OWNERS = _Owners()
 
 
 def by_user(file: str) -> bool | None:
-    """Whether code of this file is the user's; None for modules of Python and of Keras, which may be on the stack in between."""
+    """Whether code of this file is the user's; None for modules of Python, Keras and PyTorch, which may be on the stack in between."""
     return _OWNERS[file]
 
 
 def user_line() -> Line | None:
-    """Returns the nearest caller outside this package, as (file, line); a module of Python or Keras only where there is no other."""
+    """Returns the nearest caller outside this package, as (file, line); a module of Python or a library only where there is no other."""
     frame: FrameType | None = sys._getframe(1)
     between = None
     while frame is not None:
@@ -210,14 +211,25 @@ class BoundsError(NgraphError, IndexError):
     """
 
     @staticmethod
-    def of(message: str, length: int, negative: bool | str, file: str, line: int, fix: str) -> BoundsError:
+    def of(message: str, length: int, negative: bool | str, file: str, line: int, fix: str) -> NgraphError:
         """Returns the error for an index of an axis of this length, at the line of the read or, in the message, at the node of a file.
 
-        negative: whether indices from -length on are valid; "length" for an error of the length itself.
+        negative: whether indices from -length on are valid; "length" for an error of the length itself, "divisor" for a divisor of 0.
         """
         there = f"indices go from {-length if negative else 0} to {length - 1}" if length else "there is no index"
         message = f"{file}: {message}" if file and not line else message
-        return BoundsError(message, details=() if negative == "length" else (there,), fix=fix, line=(file, line) if line else None)
+        place = (file, line) if line else None
+        if negative == "divisor":
+            return DivisionError(message, fix=fix, line=place)
+        return BoundsError(message, details=() if negative == "length" else (there,), fix=fix, line=place)
+
+
+class DivisionError(NgraphError, ZeroDivisionError, RuntimeError):
+    """Whole numbers divided by 0, or a remainder by 0, found during a computation of a PyTorch model, where PyTorch raises an error, too.
+
+    Right: replace such divisors before, `x // torch.where(y == 0, 1, y)`, or divide floats. State that such a call updates in place is
+    inconsistent.
+    """
 
 
 class ProgramError(NgraphError, ValueError):

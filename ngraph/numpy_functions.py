@@ -238,18 +238,26 @@ def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, share
 def check_bounds(index: Array, n: int, negative: bool | str, what: str, *about: Any) -> Array:
     """Returns the index along an axis of length n, as int64, counted from its start. Raises IndexError where it is outside.
 
-    negative: whether indices from -n on are valid; "length" where any number at all means that the length does not fit.
+    negative: whether indices from -n on are valid; see `out_of_bounds`.
     """
     index = np.asarray(index)
     outside = np.less(index, -n if negative else 0) | np.greater_equal(index, n)
     if np.any(outside):
-        raise IndexError(
-            f"index {index[outside][0]} is out of bounds of {what}, which has length {n}"
-            if negative != "length"
-            else f"{what}, which has length {n} in this call, does not fit"
-        )
+        raise IndexError(out_of_bounds(index[outside][0], n, negative, what))
     found = index.astype(np.int64)
     return np.where(found < 0, found + n, found)
+
+
+def out_of_bounds(index: Any, n: int, negative: bool | str, what: str) -> str:
+    """Returns the message for an index outside of an axis of length n.
+
+    negative: "length" where any index at all means that the length does not fit; "divisor" where it stands for a divisor of 0.
+    """
+    if negative == "divisor":
+        return f"ZeroDivisionError: {what} is 0"
+    if negative == "length":
+        return f"{what}, which has length {n} in this call, does not fit"
+    return f"index {index} is out of bounds of {what}, which has length {n}"
 
 
 def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] = ()) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import BoundsError, GraphError
+from ngraph.errors import BoundsError, GraphError, NgraphError
 from ngraph.frontends.positional.shapes import joined, size_op
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value
 from ngraph.op_graph import dtypes
@@ -44,7 +44,7 @@ def index_along(g: Any, i: Op, known: Any, axis: Axis, what: str, negative: bool
     return e.where(e.less(i, 0), i + size_op(axis.size), i) if negative else i
 
 
-def out_of_bounds(g: Any, index: Any, size: int, what: str, negative: bool = True) -> BoundsError:
+def out_of_bounds(g: Any, index: Any, size: int, what: str, negative: bool = True) -> NgraphError:
     """The error for an index that is known when the graph is read."""
     return BoundsError.of(f"index {index} is out of bounds of {what}, which has length {size}", size, negative, "", 0, g.clamped)
 

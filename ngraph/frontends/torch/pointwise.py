@@ -14,9 +14,11 @@ from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import make_axis, merge
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations, functions
+from ngraph.ops import activations, functions, indexing
 from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import broadcast
 
 # ---- arithmetic ---------------------------------------------------------------------------------------------------------
 
@@ -54,12 +56,23 @@ def multiply(n: TorchNode, a: Any, b: Any) -> Tensor:
     return n.each(e.logical_and if n.dtype.kind == "bool" else e.multiply, a, b)
 
 
+def checked_division(n: TorchNode, function: Callable[[Op, Op], Op], a: Any, b: Any) -> Tensor:
+    """Returns a function of each dividend and divisor. It fails where a whole number is divided by 0, as PyTorch does."""
+    if n.dtype.is_float or isinstance(b, (int, float)) and int(b):
+        return n.each(function, a, b)
+    what, fix = "a divisor of whole numbers", "x // torch.where(y == 0, 1, y)"
+    zero = by_element.each(n.g, lambda x, y: e.equal(broadcast(y, merge(x.axes, y.axes)), 0), n.of(a, n.dtype), n.of(b, n.dtype))
+    one = make_axis(1, name="divisor")
+    checked = indexing.bounded(e.cast(zero.op, dtypes.int32), one, what, "divisor", fix)
+    return n.each(lambda x, y, nothing: function(x, y + nothing), a, b, Tensor(checked, zero.dims))
+
+
 @translates("aten.div", "aten.true_divide")
 def divide(n: TorchNode, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return n.each(e.divide, a, b)
     if not n.dtype.is_float:
-        return n.each((lambda x, y: e.divide.build(x, y)) if rounding_mode == "floor" else by_element.truncated, a, b)
+        return checked_division(n, e.divide.build if rounding_mode == "floor" else by_element.truncated, a, b)
     if rounding_mode == "trunc":
         return n.each(lambda x, y: functions.trunc(x / y), a, b)
     return n.each(by_element.floor_quotient, a, b)
@@ -78,12 +91,12 @@ def remainder(n: TorchNode, a: Any, b: Any) -> Tensor:
         r = by_element.remainder(x, y, True)  # what is 0 keeps the sign of x
         return e.where(e.logical_and(e.not_equal(r, 0.0), e.not_equal(e.less(r, 0.0), e.less(y, 0.0))), r + y, r)
 
-    return n.each(function, a, b)
+    return checked_division(n, function, a, b)
 
 
 @translates("aten.fmod")
 def fmod(n: TorchNode, a: Any, b: Any) -> Tensor:
-    return n.each(lambda x, y: by_element.remainder(x, y, True), a, b)
+    return checked_division(n, lambda x, y: by_element.remainder(x, y, True), a, b)
 
 
 @translates("aten.pow")

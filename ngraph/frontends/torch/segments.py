@@ -16,7 +16,6 @@ from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.torch import control, private
-from ngraph.frontends.torch.divisors import check_divisors
 from ngraph.frontends.torch.graph import (
     SYMBOLIC,
     Reading,
@@ -71,7 +70,6 @@ class Segments:
         laid: Mapping[Node, tuple[int, ...]] | None = None,
     ):
         control.counted(gm)
-        check_divisors(gm)
         self.gm, self.transformer, self.settings, self.laid = gm, transformer, dict(settings or {}), laid or {}
         self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)

@@ -8,6 +8,7 @@ from torch._higher_order_ops import map as map_
 from torch._higher_order_ops import scan as scan_
 
 import ngraph as ng
+from ngraph.errors import DivisionError
 from ngraph.frontends.torch import backend
 
 
@@ -236,6 +237,40 @@ def test_exported_programs_have_branches_and_loops(function, tmp_path):
         found = loaded(x.numpy())
         for a, b in zip(found if isinstance(found, tuple) else [found], leaves(module(x)), strict=True):
             np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+# ---- divisors -----------------------------------------------------------------------------------------------------------
+
+
+def divided_in_turns(x, y):
+    return while_loop(lambda k, a: k < 3, lambda k, a: (k + 1, a + x // (y - k)), (torch.tensor(0), x.clone()))[1]
+
+
+def divided_rows(x, y):
+    return map_(lambda row, y: row % y, torch.stack([x] * 20), y)
+
+
+def divided_states(x, y):
+    return scan_(lambda state, row: (state + torch.fmod(row, y), state * 2), x.clone(), torch.stack([x] * 20))
+
+
+def divided_if(x, y):
+    return torch.cond(x.sum() > 0, lambda x, y: torch.div(x, y, rounding_mode="trunc"), lambda x, y: x - y, (x, y))
+
+
+@pytest.mark.parametrize("function", [divided_in_turns, divided_rows, divided_states, divided_if])
+def test_whole_numbers_divided_by_zero_in_bodies_are_the_error_of_eager(function):
+    compiled = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "error"})
+    x = torch.tensor([6, -7, 8])
+    for given in ((x, torch.tensor([5, -3, 4])), (x, torch.tensor([5, 1, 0])), (-x, torch.tensor([5, 1, 0]))):
+        try:
+            wanted = leaves(function(*given))
+        except RuntimeError:
+            with pytest.raises(DivisionError, match="test_control.py:[0-9]+: ZeroDivisionError"):
+                compiled(*given)
+        else:
+            for a, b in zip(leaves(compiled(*given)), wanted, strict=True):
+                torch.testing.assert_close(a, b)
 
 
 # ---- lengths that values decide -----------------------------------------------------------------------------------------

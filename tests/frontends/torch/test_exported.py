@@ -372,3 +372,25 @@ def test_parameters_that_a_program_writes_keep_their_values_for_the_next_call():
     ours, theirs = ng.torch.load(program), program.module()
     for _ in range(3):
         np.testing.assert_allclose(ours(x.numpy()), theirs(x).detach().numpy())
+
+
+def test_whole_numbers_divided_by_zero_are_errors(tmp_path):
+    class Divided(torch.nn.Module):
+        def forward(self, x, y):
+            return x // y, torch.fmod(x, y), 7 % y, x // 3
+
+    module, x, y = Divided(), torch.tensor([6, -7, 8]), torch.tensor([2, -3, 4])
+    loaded = ng.torch.load(export(module, (x, y), dynamic_shapes=({0: Dim("n")}, {0: Dim("n")})))
+    ng.onnx.save(loaded, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    names = [i.name for i in session.get_inputs()]
+    for n in (3, 2):
+        given = [t[:n].numpy() for t in (x, y)]
+        for a, b, c in zip(module(x[:n], y[:n]), loaded(*given), session.run(None, dict(zip(names, given, strict=True))), strict=True):
+            np.testing.assert_array_equal(a.numpy(), b)
+            np.testing.assert_array_equal(a.numpy(), c)
+    given = [x.numpy(), np.array([2, 0, 4])]
+    with pytest.raises(ZeroDivisionError, match="a divisor of whole numbers is 0"):
+        loaded(*given)
+    with pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, dict(zip(names, given, strict=True)))

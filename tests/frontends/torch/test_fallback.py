@@ -219,3 +219,9 @@ def test_a_report_knows_nothing_of_compilations_before(request):
     g = torch.compile(lambda x: x * 3, backend=ng.torch.backend, dynamic=False)
     g(torch.ones(3)), g(torch.ones(4))
     assert len(ng.torch.report().recompiles) == 1
+
+
+def test_an_error_without_a_node_begins_with_the_users_line():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))  # PyTorch's own frames are on the stack
+    with pytest.raises(Exception, match=r"SettingError: [^\n]*test_fallback.py:\d+: there is no option 'fallbak'"):
+        torch.compile(model, backend=backend, options={"fallbak": "silent"})(torch.ones(1, 2))
