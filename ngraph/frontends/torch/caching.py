@@ -26,14 +26,21 @@ dynamo = deferred("ngraph.frontends.torch.dynamo")
 compiling: ContextVar[FunctionReport | None] = ContextVar("compiling", default=None)
 
 
-def key(given: Mapping[str, Any], settings: Mapping[str, Any], transformer: Transformer, inputs: Sequence[Any]) -> str | None:
-    """Returns a text that covers options, settings, ngraph itself, and the orders of inputs in memory; None where nothing is kept."""
+def key(
+    gm: torch.fx.GraphModule, given: Mapping[str, Any], settings: Mapping[str, Any], transformer: Transformer, inputs: Sequence[Any]
+) -> str | None:
+    """Returns a text that covers options, settings, ngraph itself, the orders of inputs in memory, and floats; None where nothing is kept.
+
+    Floats of Python's come as tensors. AOTAutograd makes constants of some, with a guard that it does not look at when it finds a graph.
+    """
     with config(**settings):
         facts, lengths = transformer.facts(), config.lengths
     if facts is None:
         return None
     orders = [memory_order(t) if isinstance(t, torch.Tensor) and t.layout is torch.strided else None for t in inputs]
-    return repr((makers().hex(), sorted(given.items()), sorted(settings.items()), facts, lengths, orders))
+    values = [n.meta.get("example_value") for n in gm.graph.nodes]
+    floats = [v.node.hint for v in values if isinstance(v, torch.SymFloat)]
+    return repr((makers().hex(), sorted(given.items()), sorted(settings.items()), facts, lengths, orders, floats))
 
 
 class GraphCode(private.KeptCode):

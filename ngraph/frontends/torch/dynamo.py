@@ -14,8 +14,10 @@ from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, neares
 from ngraph.frontends.torch import (
     caching,
     drawing,
+    empties,
     encoders,
     indexing,
+    layers,
     losses,
     matrices,
     private,
@@ -50,11 +52,19 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
         fix = "torch.compile(model, backend='ngraph')"
         raise ArgumentError(f"torch.compile calls the backend with a graph, and this is a {type(gm).__name__}", fix=fix)
     given = checked(mode, options)
+    refusal = empties.refused(gm)
+    if refusal and given["fallback"] == "error":
+        raise refusal.error()
     made = begin(private.compiled(gm))
+    if refusal:  # PyTorch raises its error where the function comes to it
+        row = refusal.row()
+        made.graph("inference").in_torch[refusal.name] = [row]
+        warn(f"torch runs a graph, for {refusal.name} {row['reason']}" if given["fallback"] == "warn" else "")
+        return gm.forward
 
     start = time.perf_counter()
     gm = losses.corrected(recurrent.lowered(gm))
-    text = caching.key(given, settings_of(given), transformer_of(given), example_inputs)
+    text = caching.key(gm, given, settings_of(given), transformer_of(given), example_inputs)
     if text is not None:
         private.part_of_key(gm, text)
 
@@ -169,6 +179,7 @@ def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
         **indexing.rules(),
         **matrices.rules(),
         **losses.slopes(),
+        **layers.slopes(),
         **(drawing.rules() if given["random"] == "ngraph" else {}),
     }
 

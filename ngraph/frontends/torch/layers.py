@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ngraph.autodiff.backward import deriv
 from ngraph.frontends.positional import attention, norms, windows
 from ngraph.frontends.positional.elementwise import each
@@ -15,6 +17,7 @@ from ngraph.frontends.positional.shapes import turned
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.positional.windows import windowing, with_bias
 from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.pointwise import scaled
 from ngraph.frontends.torch.table import translates
@@ -233,6 +236,22 @@ def group_norm(
     for v, f in ((weight, e.multiply), (bias, e.add)):
         y = y if v is None else each(n.g, f, y, norms.by_channel(n.g, n.of(v, wide), y.rank))
     return n.give(y), *(n.of(Tensor(s.op, s.dims[:2]), kinds.OURS[n.val[1].dtype]) for s in (mean, inverse))
+
+
+def slopes() -> dict[Any, Callable[..., Any]]:
+    """Returns how the derivative of a group norm is taken apart: PyTorch's rule divides by the number of elements, though there be none."""
+    op = torch.ops.aten.native_group_norm_backward.default
+    rule = private.rule_of(op)
+
+    def slope(dy: torch.Tensor, x: torch.Tensor, mean: Any, inverse: Any, weight: Any, *args: Any) -> Any:
+        if not private.surely(x.numel() == 0):
+            return rule(dy, x, mean, inverse, weight, *args)
+        _, channels, _, groups, wanted = args
+        scales = (inverse * 0).sum(0)[:, None].expand(groups, channels // groups).reshape(channels)  # NaN, as that of a mean of nothing
+        made = torch.empty_like(x), scales.to(x.dtype), x.new_zeros(channels)
+        return tuple([t if want else None for t, want in zip(made, wanted, strict=True)])
+
+    return {op: slope}
 
 
 def by_channel(n: TorchNode, v: Any, t: Tensor, otherwise: float) -> Tensor:

@@ -98,7 +98,7 @@ class Share:
     def __init__(self, n: TorchNode, size: ExprLike, many: int):
         self.size, self.many, self.even = size, many, False
         if isinstance(size, int):
-            longest: ExprLike = max((-(-(k + 1) * size // many) - k * size // many for k in range(many)), default=0)
+            longest: ExprLike = max((-(-(k + 1) * size // many) - k * size // many for k in range(many)), default=1)
             self.even = not many or not size % many
         else:
             longest = (size + (many - 1)) // many + 1

@@ -10,7 +10,7 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError, user_line
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import losses, private, recurrent, resizing
+from ngraph.frontends.torch import empties, losses, private, recurrent, resizing
 from ngraph.frontends.torch.dynamo import decompositions, refused
 from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of, place_at, place_in
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
@@ -237,6 +237,8 @@ class CompiledStep:
 
     def _step(self, gm: Any, given: Sequence[Any], about: Any) -> Callable[..., Any]:
         place_at(gm, self.line)
+        if refusal := empties.refused(gm):
+            raise refusal.error()
         gm = losses.corrected(recurrent.lowered(gm))
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:

@@ -174,6 +174,58 @@ def test_whole_numbers_divided_by_zero_are_the_error_of_eager(name):
             torch.testing.assert_close(function(x, y), wanted)
 
 
+@pytest.mark.parametrize("name", ["pool", "volume", "shuffle", "shape"])
+def test_an_op_that_eager_refuses_for_no_elements_is_the_error_of_eager(name):
+    f, shape = {
+        "pool": (lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 2) + 1, (2, 3, 0, 5)),
+        "volume": (lambda x: torch.nn.functional.adaptive_avg_pool3d(x, 2), (2, 0, 4, 4, 4)),
+        "shuffle": (lambda x: torch.nn.functional.pixel_unshuffle(x, 2), (2, 3, 0, 5)),
+        "shape": (lambda x: torch.nn.functional.pixel_unshuffle(x, 2).exp(), (2, 0, 4, 4)),  # not refused, but of another shape than traced
+    }[name]
+    x = torch.zeros(shape)
+    function = torch.compile(f, backend=backend, fullgraph=True)
+    with pytest.warns(NgraphWarning, match="a tensor of no elements"):
+        try:
+            wanted = f(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error))):
+                function(x)
+        else:
+            assert function(x).shape == wanted.shape
+    ((op, count),) = report().in_torch.items()
+    assert op in ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "pixel_unshuffle") and count == 1
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=f"test_traps.py:[0-9]+: PyTorch would run this graph, which calls {op}"):
+        compiled(f)(x)
+    some = torch.randn(*[n + 4 for n in shape[:-2]], 4, 4)
+    torch._dynamo.reset()
+    torch.testing.assert_close(compiled(f)(some), f(some))
+
+
+def test_ops_of_the_users_own_are_not_tried_for_no_elements():
+    calls = []
+
+    @torch.library.custom_op("ngraph_tests::told", mutates_args=())
+    def told(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.shape)
+        return x.clone()
+
+    told.register_fake(lambda x: torch.empty_like(x))
+    torch.compile(lambda x: told(x) + 1, backend=backend, options={"fallback": "silent"}, fullgraph=True)(torch.zeros(0, 3))
+    assert len(calls) == 1
+
+
+def test_floats_that_torch_makes_constants_of_are_constants_of_one_graph():
+    rate = [0.5]
+
+    def f(x, y):
+        return x.add(y, alpha=-rate[0])
+
+    function = compiled(f)
+    for rate[0] in (0.5, 0.25, 0.125, 0.0625):
+        torch.testing.assert_close(function(torch.ones(3), torch.ones(3)), torch.ones(3) * (1 - rate[0]))
+
+
 def test_divisors_of_as_many_numbers_as_values_decide_are_checked():
     def f(x, y):
         some = x[x > 2]
@@ -222,6 +274,19 @@ def test_means_of_no_loss_have_an_empty_derivative(name):
     x = torch.zeros(0, 3, requires_grad=True)
     y = compiled(lambda x: getattr(torch.nn.functional, name)(x, x.detach() + 1))(x)
     assert y.isnan() and torch.autograd.grad(y, x)[0].shape == x.shape
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 4, 0), (0, 4, 3)])
+def test_a_group_norm_of_nothing_has_a_derivative(shape):
+    model, x = torch.nn.GroupNorm(2, shape[1]), torch.zeros(shape, requires_grad=True)
+    found = [torch.autograd.grad(f(x).sum(), (x, model.weight, model.bias)) for f in (compiled(model), model)]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, equal_nan=True)
+
+
+def test_pools_of_no_windows_are_empty():
+    F = torch.nn.functional
+    agree(lambda x: (*F.adaptive_max_pool2d(x, (0, 2), True), F.adaptive_avg_pool2d(x, 0)), torch.ones(1, 2, 3, 3))
 
 
 def test_pivots_out_of_bounds_are_an_error():
