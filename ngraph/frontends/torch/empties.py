@@ -80,8 +80,8 @@ def value_of(node: Node) -> Any:
 def computes(node: Node) -> bool:
     """Whether a node calls a function of PyTorch's or Python's that only computes; a user's own op may do more."""
     target = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        return target.namespace == "aten"
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target).startswith("aten.")
     home = getattr(target, "__module__", None) or "torch"
     return node.op == "call_method" or isinstance(target, FUNCTIONS) and home.partition(".")[0] in HOMES and "distributed" not in home
 

@@ -101,7 +101,7 @@ def kept(name: str, x: torch.Tensor, sizes: Sequence[Any], scales: Scales | None
 
     PyTorch finds no shapes of the ops' derivatives for open lengths.
     """
-    if not x.is_floating_point() or x.requires_grad and any(isinstance(n, torch.SymInt) for n in x.shape):
+    if not x.is_floating_point() or x.requires_grad and any(isinstance(n, torch.SymInt) for n in (*x.shape, *sizes)):
         return False
     return name not in NEAREST or all(map(_times, sizes, x.shape[2:], scales or [None] * len(sizes)))
 

@@ -103,3 +103,20 @@ def test_exported_programs_have_them_too():
     x = torch.randn(1, 2, 4, 6)
     model = load(torch.export.export(Up(), (x,)))
     np.testing.assert_allclose(model.run(None, {"x": x.numpy()})[0], Up()(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_parameter_is_resized_to_open_lengths_with_a_derivative():
+    class Biased(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.randn(1, 2, 5, 5))
+
+        def forward(self, x):
+            return F.interpolate(self.table, size=x.shape[2:], mode="bilinear") * x
+
+    model = Biased()
+    function = compiled(model, dynamic=True)
+    for n in (7, 9):
+        x = torch.randn(1, 2, n, n + 1)
+        found, wanted = (torch.autograd.grad(f(x).sum(), model.table)[0] for f in (function, model))
+        torch.testing.assert_close(found, wanted)
