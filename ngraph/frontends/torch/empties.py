@@ -82,8 +82,10 @@ def computes(node: Node) -> bool:
     target = node.target
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target).startswith("aten.")
-    home = getattr(target, "__module__", None) or "torch"
-    return node.op == "call_method" or isinstance(target, FUNCTIONS) and home.partition(".")[0] in HOMES and "distributed" not in home
+    if not isinstance(target, FUNCTIONS) or target.__name__.startswith("_"):  # such as what begins the transforms of torch.func
+        return node.op == "call_method"
+    home = target.__module__ or "torch"
+    return home.partition(".")[0] in HOMES and "distributed" not in home
 
 
 def zeros_for(node: Node) -> Any:

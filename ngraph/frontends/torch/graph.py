@@ -83,15 +83,18 @@ def is_item(node: Node) -> bool:
 
 @cache
 def place_of(stack: str | None) -> tuple[str, int]:
-    """Returns the file and line of the user's innermost call in a node's stack trace; ("", 0) where it has none."""
-    line = "", 0
+    """Returns the file and line of the user's innermost call in a node's stack trace, else of a library's; ("", 0) where it has none."""
+    users = between = "", 0
     for row in (stack or "").splitlines():
         row = row.strip()
         if row.startswith('File "'):
             file, _, rest = row[6:].partition('", line ')
-            if by_user(file) is not False:
-                line = file, int(rest.partition(",")[0])
-    return line
+            owner = by_user(file)
+            if owner:
+                users = file, int(rest.partition(",")[0])
+            elif owner is None:
+                between = file, int(rest.partition(",")[0])
+    return users if users[0] else between
 
 
 def place_in(nodes: Iterable[Node]) -> tuple[str, int] | None:

@@ -215,6 +215,16 @@ def test_ops_of_the_users_own_are_not_tried_for_no_elements():
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.vmap, torch.func.hessian])
+def test_transforms_of_no_elements_are_compiled(transform):
+    f = transform(lambda x: (x * x).sum())
+    for x in (torch.zeros(0), torch.zeros(3, 0), torch.zeros(0, 3)):
+        if transform is torch.vmap and x.ndim < 2:
+            continue
+        torch._dynamo.reset()
+        torch.testing.assert_close(compiled(f, fullgraph=True)(x), f(x))
+
+
 def test_floats_that_torch_makes_constants_of_are_constants_of_one_graph():
     rate = [0.5]
 
