@@ -318,7 +318,7 @@ def divisor(e: ExprLike) -> int:
 # ---- which lengths are one ------------------------------------------------------------------------------------------------
 
 # A sum is (constant, frozenset of (term, factor)). A term is a leaf, ("//", sum, number), ("max", frozenset of sums),
-# ("*", frozenset of sums), or (op, sum, sum).
+# ("*", frozenset of sums), or (op, sum, sum): also a quotient by a length.
 Sum = tuple[int, frozenset[tuple[Any, int]]]
 
 
@@ -374,7 +374,7 @@ def _added(a: Sum, b: Sum, factor: int) -> Sum:
 def _joined(constant: int, terms: dict[Any, int]) -> Sum:
     """Returns a sum in which x // k + (x + 1) // k + ... + (x + k - 1) // k is x (Hermite's identity)."""
     for term in list(terms):
-        if type(term) is tuple and term[0] == "//":
+        if type(term) is tuple and term[0] == "//" and type(term[2]) is int:
             (_, of), k = term[1], term[2]
             every = [("//", (i, of), k) for i in range(k)] if k <= MOST_TERMS else []
             least = min([terms.get(t, 0) for t in every], default=0)
@@ -404,7 +404,7 @@ def _divided(a: Sum, k: int) -> Sum:
         return _added(_divided(rest, k), whole, 1)
     (term, n), *others = rest[1]
     if not others and n == 1 and type(term) is tuple:
-        if term[0] == "//":
+        if term[0] == "//" and type(term[2]) is int:
             return _added(_divided(_added(term[1], (rest[0] * term[2], frozenset()), 1), k * term[2]), whole, 1)
         if term[0] == "max":
             return _added(_most([_divided(_added(x, (rest[0], frozenset()), 1), k) for x in term[1]]), whole, 1)

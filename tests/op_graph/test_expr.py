@@ -97,6 +97,12 @@ def test_counts_of_windows_are_divisions():
     assert n + n == n * 2 and (n + n + 1) // 2 == n and maximum((n - 7) // 2 + 1, 0) != (n - 5) // 2
 
 
+def test_quotients_by_a_length_are_terms_of_sums():
+    n, m = Len("N"), Len("M")
+    assert settled(n // m + m - n // m) == m and normal(n // m + 1) == normal(1 + n // m)
+    assert normal((n // m + 1) // 2) != normal(n // (m * 2)) != normal(n // m // 2)
+
+
 def test_divisors_are_seen_through_the_ends_of_blocks():
     n = Len("N")
     assert divisor(minimum(480 - n * 64, 64)) == 32
