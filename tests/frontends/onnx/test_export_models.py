@@ -58,6 +58,20 @@ def test_windows_over_open_lengths_that_strides_do_not_divide(op, how):
     there_and_back(content, *({"x": random.normal(size=s).astype("f4")} for s in ((1, 2, 7, 8, 5), (2, 3, 4, 9, 2), (1, 1, 6, 7, 3))))
 
 
+END = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "first, last, step",
+    [(2, 9, 1), (1, 9, 3), (-6, 5, 2), (0, -3, 1), (-8, END, 1), (-1, 1, 1), (5, -END, -1), (1, 0, -1), (7, 2, -2), (-2, -7, -1)],
+)
+def test_slices_with_known_ends_are_right_for_every_length(first, last, step):
+    ends = {name: np.array([value]) for name, value in (("first", first), ("last", last), ("dim", 1), ("step", step))}
+    node = h.make_node("Slice", ["x", *ends], ["y"])
+    content = model([node], [("x", F, ["h", "w"])], [("y", F, None)], ends)
+    there_and_back(content, *({"x": random.normal(size=(3, n)).astype("f4")} for n in (1, 2, 3, 5, 6, 8, 9, 12)))
+
+
 def test_a_graph_for_some_lengths_alone_is_refused():
     """What 0.7 times a length is depends on its rounding in float32."""
     node = h.make_node("Resize", ["x", "", "by"], ["y"], mode="linear")
