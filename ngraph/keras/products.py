@@ -74,8 +74,8 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
         axes = (list(range(a.ndim - axes, a.ndim)), list(range(axes)))
     left, right = ([k] if isinstance(k, int) else list(k) for k in axes)
     left, right = list(axes_of(a, left)), list(axes_of(b, right))
-    met_ = [(a.shape[k], b.shape[j]) for k, j in zip(left, right, strict=False)]
-    if len(left) != len(right) or builtins.any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in met_):
+    pairs = [(a.shape[k], b.shape[j]) for k, j in zip(left, right, strict=False)]
+    if len(left) != len(right) or builtins.any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in pairs):
         raise ValueError(f"the dims {left} of a tensor of shape {a.shape} do not meet the dims {right} of one of shape {b.shape}")
     letters = [chr(97 + k) for k in range(a.ndim + b.ndim)]
     of_a = letters[: a.ndim]
