@@ -874,7 +874,7 @@ def safelog(x: Any, limit: float = -50.0) -> Op:
 # ---- operators of Op --------------------------------------------------------------------------------------------------
 
 
-def _flipped(function: Callable[..., Op]) -> Callable[[Op, Any], Op]:
+def _flipped(function: Callable[..., Any]) -> Callable[[Op, Any], Any]:
     return lambda x, y: function(y, x)
 
 
@@ -889,6 +889,7 @@ for _name, _function in (
     ("truediv", divide),
     ("floordiv", floordivide),
     ("mod", mod),
+    ("divmod", lambda x, y: (floordivide(x, y), mod(x, y))),
     ("pow", power),
     ("and", _bits("and")),
     ("or", _bits("or")),
@@ -898,8 +899,6 @@ for _name, _function in (
 ):
     setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
     setattr(Op, f"__r{_name}__", _flipped(_function))
-setattr(Op, "__divmod__", lambda x, y: (floordivide(x, y), mod(x, y)))  # noqa: B010  the class does not declare it
-setattr(Op, "__rdivmod__", lambda x, y: (floordivide(y, x), mod(y, x)))  # noqa: B010
 for _name, _function in (("lt", less), ("le", less_equal), ("gt", greater), ("ge", greater_equal)):
     setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
 _unary: tuple[tuple[str, Callable[[Op], Op]], ...] = (

@@ -602,8 +602,11 @@ def _whole(number: Any) -> int | None:
         return None
 
 
-def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tuple[ExprLike, int, ExprLike]:
-    """Returns first index, step and length of a slice of `n` elements, by Python's rules."""
+def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError], lowest: int = -1) -> tuple[ExprLike, int, ExprLike]:
+    """Returns first index, step and length of a slice of `n` elements, by Python's rules.
+
+    lowest: where a start in front of all elements lies in steps backwards: -1, so that nothing is taken, or 0, as ONNX has it.
+    """
     bounds = [None if b is None else _whole(b) for b in (s.start, s.stop, s.step)]
     if any(given is not None and b is None for given, b in zip((s.start, s.stop, s.step), bounds, strict=True)):
         raise complain("bounds of a slice are whole numbers")
@@ -616,6 +619,7 @@ def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tu
         last = n if stop is None else n + stop if stop < 0 else expr.minimum(n, stop)
         return first, step, at_least_zero(_ceil_divide(last - first, step))
     first = n - 1 if start is None else n + start if start < 0 else expr.minimum(n - 1, start)
+    first = first if lowest < 0 else at_least_zero(first)
     last = -1 if stop is None else stop if stop >= 0 else expr.maximum(n + stop, -1)
     return first, step, at_least_zero(_ceil_divide(first - last, -step))
 

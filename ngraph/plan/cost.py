@@ -678,9 +678,8 @@ class _Choice:
         each = -(-n // pieces)
         if a in self.last or a == self.v:
             panel, least = self.panel(a), 2 * MIN_VECTOR_LENGTH
-            halved = False
-            if least <= 2 * panel < MIN_CONTIGUOUS_BLOCK:  # parameters of the longer step would not stay in the cache for other rows
-                halved = any(a in r.axes and self.g.parameters(r) for r in self.heavy)
+            leaves = least <= 2 * panel < MIN_CONTIGUOUS_BLOCK  # what the longer step reads does not stay in the cache for other rows
+            halved = leaves and any(a in r.axes and self.g.parameters(r) for r in self.heavy)
             step = MIN_CONTIGUOUS_BLOCK if n >= 2 * MIN_CONTIGUOUS_BLOCK and not halved else least
             most = max(min(-(-each // step), panel // step), 1)
             apart = step * -(-most // MAX_BLOCK_SIZES)

@@ -687,15 +687,15 @@ def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
 
 def _digits_of(e: ExprLike) -> list[tuple[AxisId, int]]:
     """Returns the digits of axes, `index // k` and `index % k`, that an index is made of: (axis, k) each."""
-    found: list[tuple[AxisId, int]] = []
-    if type(e) is Bin:
-        if e.op in ("//", "%") and type(e.a) is Idx and isinstance(e.b, int) and e.b > 1:
-            return [(e.a.of, e.b)]
-        found = [*_digits_of(e.a), *_digits_of(e.b)]
-        if e.op == "%" and type(e.a) is Bin and e.a.op == "//" and len(found) == 1 and isinstance(e.b, int):
-            ((axis, unit),) = found
-            found.append((axis, unit * e.b))
-    return found
+    if type(e) is not Bin:
+        return []
+    if e.op not in ("//", "%") or not isinstance(e.b, int) or e.b < 2:
+        return [*_digits_of(e.a), *_digits_of(e.b)]
+    if type(e.a) is Idx:
+        return [(e.a.of, e.b)]
+    inner = _digits_of(e.a)
+    quotient = type(e.a) is Bin and e.a.op == "//" and len(inner) == 1
+    return [*inner, *[(axis, unit * e.b) for axis, unit in inner if quotient and e.op == "%"]]
 
 
 def _rows_of(b: Local, read: Read, reduced: Sequence[AxisId]) -> int:

@@ -20,14 +20,13 @@ from ngraph.program.lower import unique
 from ngraph.runtime.computation import Computation
 from ngraph.runtime.state import initial
 
+EXPORTED = "ops, a computation, a layer, a trainer or a model"
+
 
 def _named(ops: Any, what: str) -> dict[str, Op]:
     """Ops by name: as they are given, or as they are called."""
-    fix = "give ops, a computation, a layer, a trainer or a model"
     if not isinstance(ops, Op) and (isinstance(ops, (str, bytes, np.ndarray)) or not hasattr(ops, "__iter__")):
-        raise ArgumentTypeError(
-            f"to be exported are ops, and {what} is {shown(ops)}", fix="give ops, a computation, a layer, a trainer or a model"
-        )
+        raise ArgumentTypeError(f"to be exported are ops, and {what} is {shown(ops)}", fix=f"give {EXPORTED}")
     if isinstance(ops, Mapping):
         found = {str(k): v for k, v in ops.items()}
     else:
@@ -36,7 +35,7 @@ def _named(ops: Any, what: str) -> dict[str, Op]:
             found[unique(getattr(op, "hint", None) or what, found)] = op
     wrong = [f"{name} is {op!r}" for name, op in found.items() if not isinstance(op, Op)]
     if wrong:
-        raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix=fix)
+        raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix=f"give {EXPORTED}")
     return found
 
 
@@ -53,7 +52,7 @@ def exported(
     """Returns the arguments of `save` as ops by name. Raises ArgumentError."""
     if isinstance(what, Model):
         return _model(what, shapes, values, name)
-    if hasattr(what, "prediction"):
+    if hasattr(what, "fit") and hasattr(what, "prediction"):  # a trainer
         what = what.prediction()
     state: Any = None
     extra: dict[str, Op] = {}  # new values of inputs that a computation writes
@@ -76,7 +75,7 @@ def exported(
         raise ArgumentError(f"{', '.join(several)} has several values", fix="export its parts, as the function that made it gives them")
     effects = [op for op in given.values() if op.type is None]
     if not given:
-        raise ArgumentError("there is nothing to export", fix="give results: ops, a computation, a layer, a trainer or a model")
+        raise ArgumentError("there is nothing to export", fix=f"give results: {EXPORTED}")
     if inputs is None:
         inputs = sorted((o for o in ordered(given.values()) if o.is_placeholder), key=lambda o: o.serial)
     taken = _named(inputs, "input")

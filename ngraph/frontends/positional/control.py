@@ -126,6 +126,11 @@ def zeros(like: Tensor) -> Tensor:
     return Tensor(e.filled(0, like.dims, like.dtype), like.dims)
 
 
+def number_for_nothing() -> Tensor:
+    """Returns what stands for an optional without a value among the results of a body."""
+    return Tensor(e.filled(0, (), dtypes.float32), ())
+
+
 def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callable[[], Values], optional: bool = False) -> tuple[Value, ...]:
     """Both branches as one op; optional: see `branch`. Raises Inside where they give no tensors of one shape."""
     wanted: list[Tensor] = []
@@ -133,7 +138,7 @@ def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callabl
     lacking: dict[int, Tensor] = {}  # what the second one gives there
 
     def first() -> tuple[Op, ...]:
-        found, none = then(), Tensor(e.filled(0, (), dtypes.float32), ())
+        found, none = then(), number_for_nothing()
         absent.update([k for k, v in enumerate(found) if optional and v is NOTHING])
         wanted[:] = [zeros(lacking.get(k, none)) if k in absent else tensor_of(g, v) for k, v in enumerate(found)]
         return tuple(broadcast(t.op, t.dims) for t in wanted)
@@ -287,7 +292,7 @@ def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Val
 
     xs = [x if bool(b) == back else reversed_(x) for x, b in zip(xs, way.back, strict=True)]
     shapes: list[Tensor] = []
-    none = Tensor(e.filled(0, (), dtypes.float32), ())
+    none = number_for_nothing()
 
     def step(state: Any, slices: Any) -> tuple[Any, Any]:
         mine = [Tensor(s, [d for j, d in enumerate(x.dims) if j != k]) for s, x, k in zip(slices, xs, axes, strict=True)]

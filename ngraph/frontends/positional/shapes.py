@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError
+from ngraph.errors import AxisError, GraphError
 from ngraph.frontends.positional.folding import is_text, of_text
 from ngraph.frontends.positional.trace import factors
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import Expr, ExprLike, Idx, maximum, minimum, not_negative
+from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import moving
-from ngraph.ops.rearrange import broadcast, concat, iota, product
+from ngraph.ops.rearrange import broadcast, concat, iota, product, slice_range
 
 TO_THE_END = 1 << 31  # what exporters write for "to the end"
 LARGEST_KNOWN_RANGE = 4096  # numbers of a range that are made while the graph is read, so that shapes may be made of them
@@ -253,32 +253,18 @@ def bound(g: Any, value: ExprLike, size: ExprLike, low: ExprLike, high: ExprLike
     return high if g.truth("lt", high, value) else value
 
 
-def _asks(size: ExprLike, first: int, last: int, step: int) -> bool:
-    """Whether it depends on an open size of at least one how a slice with known bounds is cut off at the ends."""
+def _cut_by_size(size: ExprLike, first: ExprLike, last: ExprLike, step: int) -> slice | None:
+    """Returns the slice if its known ends are cut off by an open size, of at least one element, in another way than by a longer one."""
+    if not isinstance(size, Expr) or not isinstance(first, int) or not isinstance(last, int):
+        return None
     finite = [n for n in (first, last) if abs(n) < TO_THE_END - 1]
-    return isinstance(size, Expr) and (any(abs(n) > 1 for n in finite) or (1 in finite and (first == -1 or step < 0)))
+    if not any(abs(n) > 1 for n in finite) and not (1 in finite and (first == -1 or step < 0)):
+        return None
 
+    def end(n: int, outermost: bool) -> int | None:
+        return None if outermost and n not in finite else max(-TO_THE_END, min(n, TO_THE_END))
 
-def _span(first: int, last: int, size: ExprLike, step: int, lowest: int) -> tuple[ExprLike, ExprLike]:
-    """Returns where a slice with known bounds starts and how far it goes, for every size. Where it takes nothing, it may start outside."""
-
-    def counted(value: int) -> ExprLike:
-        return size + value if value < 0 else value
-
-    def most(a: ExprLike, b: ExprLike) -> ExprLike:
-        return a if not_negative(a - b) else maximum(a, b)
-
-    def least(a: ExprLike, b: ExprLike) -> ExprLike:
-        return a if not_negative(b - a) else minimum(a, b)
-
-    to_end, to_start = TO_THE_END - 1, 1 - TO_THE_END
-    if step > 0:
-        a = 0 if first <= to_start else size if first >= to_end else most(counted(first), 0)
-        b = size if last >= to_end else 0 if last <= to_start else least(counted(last), size)
-        return a, most(b - a, 0)
-    a = size - 1 if first >= to_end else lowest if first <= to_start else most(least(counted(first), size - 1), lowest)
-    b = -1 if last <= to_start else size - 1 if last >= to_end else most(counted(last), -1)
-    return a, most(a - b, 0)
+    return slice(end(first, (first > 0) == (step < 0)), end(last, (last > 0) == (step > 0)), step)
 
 
 def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLike) -> Tensor:
@@ -329,19 +315,19 @@ def slices(
             raise GraphError(f"there is no slice along dim {k} by {step} of {g.show(t)}")
         k %= t.rank
         size = t.shape[k]
-        ends = (first, last) if isinstance(first, int) and isinstance(last, int) and g.unseen is not None else None
-        ends = ends if ends is not None and _asks(size, *ends, step) else None
-        if ends is not None:  # one graph is wanted for all sizes
-            a, span = _span(*ends, size, step, lowest)
-        elif step > 0:
-            a, b = bound(g, first, size, 0, size), bound(g, last, size, 0, size)
-            span = b - a
+        whole = _cut_by_size(size, first, last, step) if g.unseen is not None else None
+        if whole is not None:  # one graph is wanted for all sizes
+            a, _, count = slice_range(size, whole, AxisError, lowest)
         else:
-            a, b = bound(g, first, size, lowest, size - 1), bound(g, last, size, -1, size - 1)
-            span = a - b
-        count = (span + (abs(step) - 1)) // abs(step)
-        if not (isinstance(a, int) and a == 0 and step == 1) and ends is None:
-            count = 0 if g.truth("le", count, 0) else count
+            if step > 0:
+                a, b = bound(g, first, size, 0, size), bound(g, last, size, 0, size)
+                span = b - a
+            else:
+                a, b = bound(g, first, size, lowest, size - 1), bound(g, last, size, -1, size - 1)
+                span = a - b
+            count = (span + (abs(step) - 1)) // abs(step)
+            if not (isinstance(a, int) and a == 0 and step == 1):
+                count = 0 if g.truth("le", count, 0) else count
         t = sliced(g, t, k, a, step, count)
     return t
 
