@@ -109,7 +109,7 @@ MOST_TERMS = 64  # operators of two sums whose common terms are looked for
 class Bin(Expr):
     """A binary operator over two expressions: + - * // % min max. Raises GraphError where the expression would exceed the limits above."""
 
-    __slots__ = ("op", "a", "b", "depth", "size", "_hash", "_leaves", "affine")
+    __slots__ = ("op", "a", "b", "depth", "size", "_hash", "_leaves", "affine", "terms")
 
     def __init__(self, op: str, a: ExprLike, b: ExprLike):
         self.op, self.a, self.b = op, a, b
@@ -124,6 +124,7 @@ class Bin(Expr):
         self._hash = hash((op, a, b))
         self._leaves: tuple[Leaf, ...] | None = None
         self.affine: Any = ...  # what `ngraph.tensors.index.affine` found out about it
+        self.terms: Any = None  # the same of `ngraph.tensors.index`: it as a sum of terms
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

@@ -50,12 +50,14 @@ from ngraph.targets.tuning import (
     MAX_UNROLLED_STEPS,
     MIN_BOUNDED_GAIN,
     MIN_BOUNDED_SHARE,
+    MIN_FULL_SHARE,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
     MIN_UNROLLED_SHARE,
     MIN_WORK_ITEMS_TO_PREFETCH,
     PAGE_BYTES,
     SPILLED_UNROLL,
+    WRITTEN_COST,
 )
 from ngraph.tensors.index import Read, loop_variant_axes
 
@@ -116,6 +118,9 @@ class _Scheduler(KernelAddresses):
         super().__init__(plan, kernel)
         self.target, self.picks, self.choices, self.bare = target, picks, choices, bare
         self.share = plan.share(kernel)
+        self.written = WRITTEN_COST  # the price of a value of code
+        if 0 < self.share < MIN_FULL_SHARE:
+            self.written *= 4.0 ** math.ceil(math.log(MIN_FULL_SHARE / self.share, 4))
         self.views: dict[View, None] = {}  # in order
         self.cut: dict[AxisId, int] = {}
         self.cold = False
@@ -158,17 +163,23 @@ class _Scheduler(KernelAddresses):
         return list(self._versions([(a, short) for a, short in ends if a not in self.joined]))
 
     def _alike(self, ends: Sequence[tuple[AxisId, int]]) -> frozenset[AxisId]:
-        """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer."""
+        """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer.
+
+        Where short code counts, that of one loop with a remainder does for all blocks.
+        """
         with self._cut({a: self.block[a] for a, _ in ends}):
             self.whole = self._stages()
-        return frozenset([a for a, short in ends if all(_fewer(s, a, self.block[a], short) for s in self.whole)])
+        one = self.written > WRITTEN_COST
+        joined = [a for a, short in ends if all(_fewer(s, a, self.block[a], short) or (one and not _is_split(s, a)) for s in self.whole)]
+        return frozenset(joined)
 
     def _shorter(self, general: list[Version]) -> list[Version]:
         """The versions for lengths far below the assumed one of an axis, the shortest first; none where they gain little or sum otherwise.
 
         They are for the axis of open length along which the kernel gains most.
         """
-        inner = [d for s in general[0].stages if s.stage.combine for d in s.free if not isinstance(d.extent, int) and len(d.parts) == 1]
+        free = [d for s in general[0].stages if s.stage.combine for d in s.free if len(d.parts) == 1]
+        inner = [d for d in free if not isinstance(d.extent, int) and not isinstance(self.length(d.parts[0][0]), int)]
         if not inner or self.share < MIN_BOUNDED_SHARE:
             return []
         best, gained = list[Version](), 0.0
@@ -542,7 +553,7 @@ class _StageScheduler(StageAddresses):
             return summing_alike(view, target, self.kernel.like.pop(0))
         if self.kernel.bare and view in self.kernel.views:
             return scalar(view, target)
-        return self.kernel.picks.get(view) or schedule(view, target)
+        return self.kernel.picks.get(view) or schedule(view, target, self.kernel.written)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:
         return a, self.moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
@@ -683,6 +694,12 @@ def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
         if any(block % e.unit or short % e.unit for e in own) or block % rows or short % (unit if d is s.tile.vector else rows):
             return False
     return True
+
+
+def _is_split(s: ScheduledStage, axis: AxisId) -> bool:
+    """Whether several loops of a stage, or one that other axes share, run along an axis."""
+    own = [d for d in s.loops if any(axis == a for a, _, _ in d.parts)]
+    return len(own) > 1 or any(len(d.parts) > 1 for d in own)
 
 
 def _digits_of(e: ExprLike) -> list[tuple[AxisId, int]]:

@@ -110,9 +110,16 @@ class LoopSchedule(NamedTuple):
 
 
 @lru_cache(4096)
-def schedule(view: View, m: Cpu) -> LoopSchedule:
-    """The cheapest schedule; the first of equal ones."""
-    best = min(_candidates(view, m), key=_Prices(view, m).of)
+def schedule(view: View, m: Cpu, written: float = WRITTEN_COST) -> LoopSchedule:
+    """The cheapest schedule; the first of equal ones.
+
+    written: the price of each value that a tile's code has, as a part of the tile's time. A higher one leads to shorter code, which adds up
+    in the same order.
+    """
+    some = [*_candidates(view, m)]
+    best = min(some, key=_Prices(view, m).of)
+    if written > WRITTEN_COST:
+        best = min([s for s in some if _sums(view, s) == _sums(view, best)], key=_Prices(view, m, written).of)
     return best._replace(order=_order(view, m, best))
 
 
@@ -373,8 +380,8 @@ class _Tiled(NamedTuple):
 class _Prices:
     """Prices of the schedules of a view: the cost of one element, in vector instructions."""
 
-    def __init__(self, view: View, m: Cpu):
-        self.view, self.m = view, m
+    def __init__(self, view: View, m: Cpu, written: float = WRITTEN_COST):
+        self.view, self.m, self.written = view, m, written
         self.steps = math.prod([size(view, d) for d in view.reduced])
         self.tiled: dict[Any, _Tiled] = {}
 
@@ -398,9 +405,10 @@ class _Prices:
         if v in view.reduced:
             steps = max(1, steps // s.lanes)
             ends += sums * 2 * math.log2(s.lanes)
-        written = [self._written(s, d) for d in (s.tile, s.across) if d is not None] if view.sums and s.deep is None else [0]
+        counted = (view.sums and s.deep is None) or self.written > WRITTEN_COST
+        values = math.prod([self._written(s, d) for d in (s.tile, s.across) if d is not None]) if counted else 0
         short = min(1.0, SUMS_IN_FLIGHT / max(times(found.sums), 1)) if view.sums else 0.0
-        return (total + ends / steps) * (1 + WRITTEN_COST * math.prod(written)) / self._together(s, short)
+        return (total + ends / steps) * (1 + self.written * values) / self._together(s, short)
 
     def _tiled(self, lanes: int, v: D | None, tile: D | None, across: D | None) -> _Tiled:
         view = self.view

@@ -97,6 +97,9 @@ SELDOM_SHARE = 4
 WRITTEN_COST = 0.001
 """[of a tile's time] Of each value that a tile's code has, all sizes of tiles together. Rule: tiles that fill the vector units are equally
 fast, and the shorter code is compiled sooner."""
+MIN_FULL_SHARE = 0.01
+"""[of the time of a plan] Of a kernel, below which each value of its code costs more, by as much as its share is lower. Limit: time to
+compile."""
 MIN_LOOPED_COST = 3
 """[vector instructions] Of what follows a sum, from which on a loop over the rows of a tile writes it once. Limit: code size."""
 MIN_LOOPED_STEPS = 128
@@ -239,7 +242,7 @@ MAX_NODES_OF_SMALL_PARTNER = 2
 """[nodes] Of the smaller of two kernels, up to which MAX_KERNEL_NODES holds. Limit: time to compile."""
 MAX_CONTRACTIONS = 8
 """[sums of products] Of one kernel. Limit: code size; equal layers then have equal kernels, which are compiled once."""
-MIN_KERNELS_TO_SHARE = 4
+MIN_KERNELS_TO_SHARE = 2
 """[kernels] That differ in numbers alone, from which on these are read from memory. Limit: time to compile."""
 MAX_ORIGINS = 64
 """[ops] Of the user's that a kernel names. Limit: length of reports."""

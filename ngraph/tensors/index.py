@@ -239,15 +239,24 @@ def _total(terms: Terms) -> ExprLike:
 
 
 def _terms(e: ExprLike) -> Terms:
-    """An expression as a sum of terms, in which equal ones are one."""
+    """An expression as a sum of terms, in which equal ones are one; not to be changed."""
     if isinstance(e, int):
         return {1: e} if e else {}
-    if type(e) is expr.Bin and e.op in ("+", "-"):
+    if type(e) is not expr.Bin:
+        return {e: 1}
+    if e.terms is None:
+        e.terms = _terms_of(e)
+    found: Terms = e.terms
+    return found
+
+
+def _terms_of(e: expr.Bin) -> Terms:
+    if e.op in ("+", "-"):
         return _sum(_terms(e.a), _terms(e.b), 1 if e.op == "+" else -1)
-    if type(e) is expr.Bin and e.op == "*" and (isinstance(e.a, int) or isinstance(e.b, int)):
+    if e.op == "*" and (isinstance(e.a, int) or isinstance(e.b, int)):
         factor, other = (e.a, e.b) if isinstance(e.a, int) else (e.b, e.a)
         return _sum({}, _terms(other), factor)  # type: ignore[arg-type]  # one of them is a number
-    if type(e) is expr.Bin and e.op in ("//", "%") and isinstance(e.b, int) and e.b > 0:
+    if e.op in ("//", "%") and isinstance(e.b, int) and e.b > 0:
         whole = _terms(e.a)
         return _quotient(whole, e.b) if e.op == "//" else _sum(whole, _quotient(whole, e.b), -e.b)
     return {e: 1}

@@ -12,6 +12,7 @@ from ngraph.op_graph.expr import Idx
 from ngraph.ops.moving import read
 from ngraph.plan.planner import plan
 from ngraph.plan.text import arrays
+from ngraph.schedule import cpu
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
 from ngraph.schedule.form import ScheduledPlan
 from ngraph.schedule.interpret import interpret
@@ -57,6 +58,38 @@ def test_every_alternative_gives_the_same(cases, seed):
         other = schedule_plan(case.plan, case.target, lambda *a, picks=picks: schedule_kernel(*a, picks))
         with np.errstate(all="ignore"):
             assert case.differs(*interpret(verify(other), case.inputs, case.state, case.lengths)) is None
+
+
+@pytest.mark.parametrize("seed", range(250, 310))
+def test_short_code_gives_the_same(cases, seed, monkeypatch):
+    """As all kernels have that take little of their plan's time."""
+    monkeypatch.setattr(cpu, "MIN_FULL_SHARE", 1e4)
+    case = cases(seed)
+    if case is None:
+        return
+    scheduled = schedule_plan(case.plan, case.target)
+    shown = text(verify(scheduled))
+    back = verify(parse(shown, {case.target.name: case.target}, arrays(case.plan)))
+    assert text(back) == shown
+    with np.errstate(all="ignore"):
+        assert case.differs(*interpret(scheduled, case.inputs, case.state, case.lengths)) is None
+
+
+def test_a_kernel_that_takes_little_time_is_written_short():
+    """Its tile is smaller than that of the same kernel alone, and its last, shorter block runs the same code."""
+    n, c, k = ng.make_axis(150, name="N"), ng.make_axis(40, name="C"), ng.make_axis(120, name="K")
+    m, d = ng.make_axis(1500, name="M"), ng.make_axis(1500, name="D")
+    x, w = ng.placeholder([n, c]).named("x"), ng.placeholder([c - 1, k]).named("w")
+    a = ng.placeholder([m, d]).named("a")
+
+    def stages_of(*results):
+        f = ngt.make_transformer_factory("cpu")().computation([ng.exp(ng.dot(w, x)), *results], x, w, *[a] * len(results))
+        made = schedule_plan(plan(f.program, machine=TARGETS["x86-64-v4"]), TARGETS["x86-64-v4"])
+        return [v.stages[0] for k in made.kernels.values() for v in k.versions if any(d.extent == 40 for d in v.stages[0].reduced)]
+
+    alone, beside = stages_of(), stages_of(ng.exp(ng.dot(a, ng.cast_axes(a, [d - 1, m]))))
+    assert beside[0].tile.rows * beside[0].tile.columns < alone[0].tile.rows * alone[0].tile.columns
+    assert len(beside) == 1
 
 
 def model(target="x86-64-v4"):

@@ -13,7 +13,15 @@ from ngraph.frontends.positional.varint import coded
 
 OWN = "\0"  # the location of data in the model's own file, which is not a file's name
 MIN_LAZY_BYTES = 1 << 12  # bytes
-GRAPH, INITIALIZER, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 7, 5, 9, 13, 14  # of a model, its graph, and a tensor
+MAX_DEPTH = 64  # messages within each other that are looked into; a graph inside of a node is two
+RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 9, 13, 14  # fields of a tensor
+PARTS = {  # the fields of a message that have tensors inside, by number, and what they are
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor"},
+    "function": {7: "node"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph"},
+}
 LENGTHS = {1: 8, 5: 4}  # bytes of the fixed kinds
 VARINT, DELIMITED = 0, 2
 
@@ -29,24 +37,33 @@ class Field(NamedTuple):
 
 
 def skeleton(content: Any) -> bytes:
-    """The model in these bytes without the data of its large initializers; all of it where it is not what it should be."""
+    """The model in these bytes without the data of its large tensors; all of it where it is not what it should be."""
     if len(content) < MIN_LAZY_BYTES:
         return bytes(content)
     with memoryview(content) as view:
         try:
-            return b"".join(
-                [_graph(view, f) if (f.number, f.kind) == (GRAPH, DELIMITED) else view[f.start : f.end] for f in fields(view, 0, len(view))]
-            )
+            return _skeleton(view, 0, len(view), "model", 0)
         except ValueError:
             return bytes(content)
 
 
-def _graph(view: memoryview, graph: Field) -> bytes:
-    parts = []
-    for f in fields(view, graph.value, graph.end):
-        large = (f.number, f.kind) == (INITIALIZER, DELIMITED) and f.end - f.value >= MIN_LAZY_BYTES
-        parts.append(_tensor(view, f) if large else view[f.start : f.end])
-    return message(GRAPH, b"".join(parts))
+def _skeleton(view: memoryview, start: int, end: int, kind: str, depth: int) -> bytes:
+    """A message between two places, without the data of the large tensors inside."""
+    parts: list[bytes | memoryview] = []
+    seen = set[int]()
+    for f in fields(view, start, end):
+        if kind == "attribute" and f.number in PARTS[kind]:
+            if f.number in seen:
+                raise ValueError("two values of one attribute, which a parser merges")
+            seen.add(f.number)
+        part = PARTS[kind].get(f.number) if f.kind == DELIMITED and f.end - f.value >= MIN_LAZY_BYTES and depth < MAX_DEPTH else None
+        if part is None:
+            parts.append(view[f.start : f.end])
+        elif part == "tensor":
+            parts.append(_tensor(view, f))
+        else:
+            parts.append(message(f.number, _skeleton(view, f.value, f.end, part, depth + 1)))
+    return b"".join(parts)
 
 
 def _tensor(view: memoryview, tensor: Field) -> bytes | memoryview:
@@ -58,7 +75,7 @@ def _tensor(view: memoryview, tensor: Field) -> bytes | memoryview:
     about = {"location": OWN, "offset": str(data[0].value), "length": str(data[0].end - data[0].value)}
     entries = [message(EXTERNAL_DATA, message(1, key.encode()) + message(2, value.encode())) for key, value in about.items()]
     rest = [view[f.start : f.end] for f in inside if f is not data[0]]
-    return message(INITIALIZER, b"".join([*rest, *entries, coded(DATA_LOCATION << 3), coded(1)]))
+    return message(tensor.number, b"".join([*rest, *entries, coded(DATA_LOCATION << 3), coded(1)]))
 
 
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:

@@ -42,9 +42,76 @@ def test_the_rest_of_the_model_is_the_same():
     assert found == full
 
 
-def test_damaged_bytes_never_pass_for_others():
+def inside():
+    """A model whose large tensors are in nodes: of the graph, of a branch, of a function."""
+    random = np.random.default_rng(2)
+    arrays = [random.standard_normal((64, 64), np.float32) for _ in range(4)]
+
+    def constant(k, name):
+        return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(arrays[k], f"t{k}"))
+
+    def branch(k):
+        nodes = [constant(k, "b"), helper.make_node("MatMul", ["h", "b"], ["r"])]
+        return helper.make_graph(nodes, f"branch{k}", [], [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)])
+
+    opset = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    function = helper.make_function(
+        "own", "times", ["a"], ["c"], [constant(1, "w"), helper.make_node("MatMul", ["a", "w"], ["c"])], opset[:1]
+    )
+    graph = helper.make_graph(
+        [
+            constant(0, "w"),
+            helper.make_node("MatMul", ["x", "w"], ["g"]),
+            helper.make_node("times", ["g"], ["h"], domain="own"),
+            helper.make_node("If", ["c"], ["y"], then_branch=branch(2), else_branch=branch(3)),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    return helper.make_model(graph, opset_imports=opset, functions=[function]), arrays
+
+
+def tensors(model):
+    """The tensors of a model, those of its nodes too."""
+
+    def of_nodes(nodes):
+        for a in [a for n in nodes for a in n.attribute]:
+            if a.HasField("t"):
+                yield a.t
+            yield from of_nodes(a.g.node)
+
+    found = [*model.graph.initializer, *of_nodes(model.graph.node)]
+    return [*found, *[t for f in model.functions for t in of_nodes(f.node)]]
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_tensors_of_nodes_stay_in_the_file(chosen, tmp_path):
+    full, (w, own, *branches) = inside()
+    onnx.save(full, tmp_path / "m.onnx")
+    found, home = proto.read(tmp_path / "m.onnx")
+    assert found.ByteSize() < 2500 < full.ByteSize()
+    assert all(content_of(proto.array(t, home)) is home.content for t in tensors(found))
+    x = np.random.default_rng(0).standard_normal((3, 64), np.float32)
+    y = ng.onnx.load(tmp_path / "m.onnx")(x=x, c=np.array(not chosen))
+    np.testing.assert_allclose(y, x @ w @ own @ branches[chosen], rtol=1e-4, atol=1e-3)
+
+
+def test_an_attribute_that_is_given_twice_is_left_whole():
+    """A parser merges both values: the later data counts."""
+    attribute = helper.make_attribute("value", numpy_helper.from_array(np.zeros(4096, np.float32)))
+    later = onnx.AttributeProto(t=TensorProto(raw_data=np.ones(4096, np.float32).tobytes()))
+    twice = attribute.SerializeToString() + later.SerializeToString()
+    node = wire.message(5, twice) + onnx.NodeProto(op_type="Constant", output=["y"]).SerializeToString()
+    content = helper.make_model(onnx.GraphProto(name="g")).SerializeToString() + wire.message(7, wire.message(1, node))
+    found = proto.parsed(wire.skeleton(content), "the model")
+    assert proto.array(found.graph.node[0].attribute[0].t, proto.Home("", content))[4095] == 1
+
+
+@pytest.mark.parametrize("made", [model, inside])
+def test_damaged_bytes_never_pass_for_others(made):
     """Whatever is cut or changed, the skeleton parses where the whole does, to the same tensors, and fails where it fails."""
-    content = model()[0].SerializeToString()
+    content = made()[0].SerializeToString()
     random = np.random.default_rng(1)
     for _ in range(400):
         bad = bytearray(content)
@@ -61,8 +128,8 @@ def test_damaged_bytes_never_pass_for_others():
                 proto.parsed(wire.skeleton(bad), "the model")
             continue
         found = proto.parsed(wire.skeleton(bad), "the model")
-        assert len(found.graph.initializer) == len(whole.graph.initializer)
-        for a, b in zip(found.graph.initializer, whole.graph.initializer, strict=True):
+        assert len(tensors(found)) == len(tensors(whole))
+        for a, b in zip(tensors(found), tensors(whole), strict=True):
             values = []
             for t in (a, b):
                 try:
