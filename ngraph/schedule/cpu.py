@@ -165,13 +165,15 @@ class _Scheduler(KernelAddresses):
     def _alike(self, ends: Sequence[tuple[AxisId, int]]) -> frozenset[AxisId]:
         """The axes whose last block needs no code of its own: its loops run whole tiles, as those of other blocks do, but fewer.
 
-        Where short code counts, that of one loop with a remainder does for all blocks.
+        Where short code counts, one loop with a remainder does for all blocks.
         """
         with self._cut({a: self.block[a] for a, _ in ends}):
             self.whole = self._stages()
-        one = self.written > WRITTEN_COST
-        joined = [a for a, short in ends if all(_fewer(s, a, self.block[a], short) or (one and not _is_split(s, a)) for s in self.whole)]
-        return frozenset(joined)
+
+        def alike(s: ScheduledStage, a: AxisId, short: int) -> bool:
+            return _fewer(s, a, self.block[a], short) or (self.written > WRITTEN_COST and _is_one_free_loop(s, a))
+
+        return frozenset([a for a, short in ends if all(alike(s, a, short) for s in self.whole)])
 
     def _shorter(self, general: list[Version]) -> list[Version]:
         """The versions for lengths far below the assumed one of an axis, the shortest first; none where they gain little or sum otherwise.
@@ -696,10 +698,10 @@ def _fewer(s: ScheduledStage, axis: AxisId, block: int, short: int) -> bool:
     return True
 
 
-def _is_split(s: ScheduledStage, axis: AxisId) -> bool:
-    """Whether several loops of a stage, or one that other axes share, run along an axis."""
+def _is_one_free_loop(s: ScheduledStage, axis: AxisId) -> bool:
+    """Whether at most one loop of a stage runs along an axis, which no other axis shares and over which nothing is summed."""
     own = [d for d in s.loops if any(axis == a for a, _, _ in d.parts)]
-    return len(own) > 1 or any(len(d.parts) > 1 for d in own)
+    return not own or (len(own) == 1 and len(own[0].parts) == 1 and own[0] not in s.reduced)
 
 
 def _digits_of(e: ExprLike) -> list[tuple[AxisId, int]]:

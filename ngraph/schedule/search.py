@@ -294,17 +294,19 @@ def _candidates(view: View, m: Cpu, along: Sequence[D | None] = ()) -> Iterator[
                     spare = SPARE_REGISTERS // 2 + max(columns, SPARE_REGISTERS if m.vector_registers < 32 else 1)
                     room = min((m.vector_registers - spare) // (columns * len(view.sums)), most_rows[t])
                     if room > 1:
-                        n = size(view, t)
-                        yield from [LoopSchedule(lanes, v, t, s, k, columns) for k in _heights(n, room, t in view.open)]
-                        if t in view.open:  # what is left is done by shorter iterations
-                            yield LoopSchedule(lanes, v, t, s, 1 << (min(room, n).bit_length() - 1), columns)
+                        for k in _heights(size(view, t), room, t in view.open):
+                            yield LoopSchedule(lanes, v, t, s, k, columns)
 
 
+@lru_cache(4096)
 def _heights(n: int, room: int, open_: bool) -> tuple[int, ...]:
-    """The rows of tiles for n rows, at most `room`: as few tiles as there can be, and the highest of which all are equal."""
+    """The rows of tiles for n rows, at most `room`: as few tiles as there can be, and the highest of which all are equal.
+
+    open_: the last tile may have fewer; those are done by shorter ones, whose rows are powers of two, and so may all be.
+    """
     fewest = -(-n // -(-n // min(room, n)))
-    equal = next(k for k in range(fewest, 0, -1) if n % k == 0)
-    return (fewest, equal) if 1 < equal < fewest and not open_ else (fewest,)
+    other = 1 << (min(room, n).bit_length() - 1) if open_ else next(k for k in range(fewest, 0, -1) if n % k == 0)
+    return (fewest, other) if (1 < other or open_) and other != fewest else (fewest,)
 
 
 def _matrices(view: View, m: Cpu) -> Iterator[LoopSchedule]:
@@ -382,32 +384,32 @@ class _Prices:
 
     def __init__(self, view: View, m: Cpu, written: float = WRITTEN_COST):
         self.view, self.m, self.written = view, m, written
-        self.steps = math.prod([size(view, d) for d in view.reduced])
+        self.sizes = [size(view, d) for d in range(len(view.sizes))]
+        self.open = [n is None or d in view.open for d, n in enumerate(view.sizes)]
+        self.steps = math.prod([self.sizes[d] for d in view.reduced])
         self.tiled: dict[Any, _Tiled] = {}
+        self.moved: dict[Any, tuple[list[Any], list[Any]]] = {}  # costs of accesses before the end of the sum, and after it
+        self.values: dict[Any, int] = {}  # written out for so many steps of a loop
 
     def of(self, s: LoopSchedule) -> float:
-        view, v, rows, columns = self.view, s.vector, s.rows, s.columns
-        key = s.lanes, v, s.tile, s.across
+        view, (lanes, v, tile, second, rows, columns, _, deep) = self.view, s
+        across = v if second is None else second
+        key = lanes, v, tile, across
         found = self.tiled.get(key)
         if found is None:
             found = self.tiled[key] = self._tiled(*key)
-
-        def times(parts: list[float]) -> float:
-            once, of_column, of_row, of_both = parts
-            return once + of_column * columns + of_row * rows + of_both * rows * columns
-
-        sums = times(found.flat)
-        work = times(found.work) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
-        total = work + (LOAD_COST if view.sums else 1.0) * times(found.early) + 2.0
-        if s.deep is not None:
+        sums = _times(found.flat, rows, columns)
+        total = _times(found.work, rows, columns) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
+        total += (LOAD_COST if view.sums else 1.0) * _times(found.early, rows, columns) + 2.0
+        steps, ends = self.steps, _times(found.late, rows, columns)
+        if deep is not None:
             total = _matrix_cost(view, self.m, s)
-        steps, ends = self.steps, times(found.late) + (MATRIX_COST + 2 * sums if s.deep is not None else 0.0)
+            ends += MATRIX_COST + 2 * sums
         if v in view.reduced:
-            steps = max(1, steps // s.lanes)
-            ends += sums * 2 * math.log2(s.lanes)
-        counted = (view.sums and s.deep is None) or self.written > WRITTEN_COST
-        values = math.prod([self._written(s, d) for d in (s.tile, s.across) if d is not None]) if counted else 0
-        short = min(1.0, SUMS_IN_FLIGHT / max(times(found.sums), 1)) if view.sums else 0.0
+            steps = max(1, steps // lanes)
+            ends += sums * 2 * math.log2(lanes)
+        values = self._values(s) if (view.sums and deep is None) or self.written > WRITTEN_COST else 0
+        short = min(1.0, SUMS_IN_FLIGHT / max(_times(found.sums, rows, columns), 1)) if view.sums else 0.0
         return (total + ends / steps) * (1 + self.written * values) / self._together(s, short)
 
     def _tiled(self, lanes: int, v: D | None, tile: D | None, across: D | None) -> _Tiled:
@@ -420,36 +422,55 @@ class _Prices:
             return found
 
         flat = view.reduced if v in view.reduced or across in view.reduced else ()
-        moved = [(w, _access_cost(view, w, lanes, v, tile)) for w in view.walks]
+        key = lanes, v, None if view.sums else tile  # what is summed is not transposed
+        if key not in self.moved:
+            moved = [(w.epilogue, _access_cost(view, w, lanes, v, tile)) for w in view.walks]
+            self.moved[key] = [found for late, found in moved if not late], [found for late, found in moved if late]
+        early, late = self.moved[key]
         return _Tiled(
             parts(view.work),
             parts([(1, deps) for deps in view.sums]),
             parts([(1, deps.union(flat)) for deps in view.sums]),
-            parts([found for w, found in moved if not w.epilogue]),
-            parts([found for w, found in moved if w.epilogue]),
+            parts(early),
+            parts(late),
         )
 
     def _together(self, s: LoopSchedule, short: float) -> float:
         """Returns the elements that a step of a tile computes, in the mean. short: the least part of its time that a shorter one takes."""
         view, v = self.view, s.vector
-        n = 1 if v is None else size(view, v)
+        n = 1 if v is None else self.sizes[v]
         together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes, n)
-        for d in (s.tile, s.across):
-            if d is not None and d == s.tile and s.deep is not None:
-                together *= min(s.rows, size(view, d))
-            elif d is not None and (view.sizes[d] is None or d in view.open) and s.units(d) > 1:
-                likely, rows = view.likely[d] if view.likely else size(view, d), d == s.tile and bool(view.sums)
-                together *= _units_used(s.units(d), s.lanes if d is v else 1, short, likely, rows, view.sizes[d])
-            elif d is not None:
-                steps = -(-size(view, d) // (s.lanes if d is v else 1))
-                together *= steps / -(-steps // s.units(d))
+        for d, units in ((s.tile, s.rows), (s.across, s.columns)):
+            if d is None:
+                continue
+            rows, lanes = d == s.tile, s.lanes if d == v else 1
+            if rows and s.deep is not None:
+                together *= min(units, self.sizes[d])
+            elif self.open[d] and units > 1:
+                likely = view.likely[d] if view.likely else self.sizes[d]
+                together *= _units_used(units, lanes, short, likely, rows and bool(view.sums), view.sizes[d])
+            else:
+                steps = -(-self.sizes[d] // lanes)
+                together *= steps / -(-steps // units)
         return together
 
-    def _written(self, s: LoopSchedule, d: D) -> int:
-        """Returns the steps of a loop that are written out, in tiles of all sizes that it is cut into."""
-        if self.view.sizes[d] is None or d in self.view.open:
-            return _open_steps(s.units(d), d == s.tile)
-        return _steps(size(self.view, d), s.lanes if d == s.vector else 1, s.units(d))
+    def _values(self, s: LoopSchedule) -> int:
+        """Returns the values that a tile's code has: the steps of its loops that are written out, in tiles of all sizes."""
+        found = 1
+        for d, units, rows in ((s.tile, s.rows, True), (s.across, s.columns, False)):
+            if d is not None:
+                lanes = s.lanes if d == s.vector else 1
+                key = d, units, lanes, rows
+                if key not in self.values:
+                    self.values[key] = _open_steps(units, rows) if self.open[d] else _steps(self.sizes[d], lanes, units)
+                found *= self.values[key]
+        return found
+
+
+def _times(parts: list[float], rows: int, columns: int) -> float:
+    """Returns the count of a tile: what it has once, for each column, each row, and each of both."""
+    once, of_column, of_row, of_both = parts
+    return once + of_column * columns + of_row * rows + of_both * rows * columns
 
 
 @lru_cache(1024)

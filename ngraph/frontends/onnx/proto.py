@@ -30,6 +30,9 @@ EXPANSION = (
 )
 
 
+FIELDS = {"float32": "float_data", "float64": "double_data", "int32": "int32_data", "int64": "int64_data"}  # with values of the type itself
+
+
 class Home(NamedTuple):
     """The location of a model's external tensors: the folder of external data, and the content of its own file."""
 
@@ -135,7 +138,8 @@ def array(tensor: onnx.TensorProto, home: Home) -> np.ndarray[Any, Any]:
     try:
         if tensor.data_type == onnx.TensorProto.STRING:
             return np.array([s.decode("utf-8") for s in tensor.string_data], object).reshape(shape)
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
+        field = FIELDS.get(dtype.name)  # the rest is for the whole package, which takes longer to load than ngraph
+        return np.array(getattr(tensor, field), dtype).reshape(shape) if field else np.asarray(onnx.numpy_helper.to_array(tensor))
     except (ValueError, TypeError, OverflowError) as error:
         raise ParseError(f"{label} cannot be read: {error}", fix="is the file damaged?") from None
 

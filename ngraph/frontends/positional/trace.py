@@ -247,7 +247,9 @@ class ModelTrace:
             value = array.reshape(()).item()
             made = filled(value, (), as_dtype(array.dtype))
         else:
-            made = constant(array.reshape([len(a) for a in axes]), axes)
+            values = array.reshape([len(a) for a in axes])
+            order = sorted(range(values.ndim), key=lambda k: -values.strides[k])  # as it lies in memory, so that nothing is copied
+            made = constant(values.transpose(order), [axes[k] for k in order])
         return Tensor(made.named(name) if name else made, dims)
 
     def size_tensor(self, v: Sizes) -> Tensor:

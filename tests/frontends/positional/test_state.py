@@ -227,3 +227,23 @@ def test_convolutions_with_channels_last_add_no_copy(made, size, monkeypatch):
         found.append([row.ops for row in computation.profile(*arrays, calls=1).rows])
     assert found[0] == found[1] and not {"copy", "broadcast", "reindex", "transpose"} & set(" ".join(found[0]).replace(",", "").split())
     assert size != 20 or found[0] == ["a, b", "y"]  # kernels are called by the values of the file
+
+
+def test_a_constant_is_declared_as_it_lies_in_memory(made, monkeypatch):
+    """Filters that a format has in another order are a view of theirs, and the op's axes are in the order of memory."""
+    found = []
+
+    def read_turned(n, x, w):
+        turned = n.g.tensor(ConstantArray(np.transpose(w.array, (3, 2, 0, 1)), w.name))
+        found.append((turned.op.const, [a.length for a in turned.dims], w.array))
+        return convolution(n.g, n.g.tensor(x), turned, windowing([2, 3]))
+
+    monkeypatch.setitem(TRANSLATORS, "conv turned", read_turned)
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(s).astype(np.float32) for s in ((2, 4, 7, 9), (2, 3, 4, 5)))
+    model = made([node("conv turned", "x w", "y")], ["y"], inputs={"x": ["float32", [2, 4, 7, 9]]}, arrays={"w": w.tolist()}, variables={})
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))
+    np.testing.assert_allclose(model(x), np.einsum("nchwij,ijcm->nmhw", windows, w), rtol=1e-4, atol=1e-4)
+    held, lengths, array = found[0]
+    assert lengths == [5, 4, 2, 3]
+    assert held.shape == (2, 3, 4, 5) and held.flags.c_contiguous and np.array_equal(held, array)
