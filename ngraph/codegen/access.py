@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ngraph.codegen.forms import Whole, plus, register, times
-from ngraph.codegen.lanes import fold, interleaved, leading, load, meet_all, number, transposed_rows
+from ngraph.codegen.lanes import each_kth, fold, interleaved, leading, load, meet_all, number, transposed
 from ngraph.codegen.scope import Scope
 from ngraph.codegen.text import IRValue, constant, counting
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.schedule.form import Access
 from ngraph.tensors.memo import memo
 
@@ -86,14 +87,9 @@ def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
     k, elements, left = lane_step(s, a), offset(s, a, i, j), s.left(j)
     if not isinstance(k, int) or not isinstance(elements, int) or not isinstance(left, int):
         return None
-    first, phase = elements // k * k, elements % k
-    if elements < 0 or not all(isinstance(c, int) and c >= 0 for c in a.coef.values()):  # elements before may belong to another buffer
-        first, phase = elements, 0
-    end = (left - 1) * k + phase + 1  # elements behind this one may belong to another buffer
-    if left == n and a.room is not None and a.room >= k - 1:
-        end = n * k
-    at, found = s.pointer(a), None
+    phase, end = _reach(a, elements, left, n, k)
     one, each = s.holds(a.predicate, i, j)
+    parts = []
     for q in range(-(-end // n)):
         some = None
         if each is not None:  # an element is allowed where the lane that it is for is
@@ -101,28 +97,51 @@ def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
             lanes = [e // k if 0 <= e < k * m and e % k == 0 else m for e in places]
             some = w.shuffle(each, lanes, constant(False, dtypes.bool_, m))
         mask = meet_all(w, leading(end - q * n, n), some)
-        place = _or_zeros(s, one, w.at(at, first + q * n, a.dtype), a, n)
-        x = memo(s.known, load, w, place, a.dtype, n, mask)
-        if found is None:
-            found = x
-            if end <= n:
-                found = w.shuffle(x, [min(phase + lane * k, n - 1) for lane in range(n)])
-            continue
-        picks = [phase + lane * k for lane in range(n)]
-        earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
-        found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
-    assert found is not None
-    return _filled(s, a, meet_all(w, one, each), _narrowed(s, found, j))
+        place = _or_zeros(s, one, w.at(s.pointer(a), elements - phase + q * n, a.dtype), a, n)
+        parts.append(memo(s.known, load, w, place, a.dtype, n, mask))
+    return _filled(s, a, meet_all(w, one, each), _narrowed(s, each_kth(w, parts, k, phase), j))
+
+
+def _reach(a: Access, elements: Whole, count: int, whole: int, k: int) -> tuple[int, int]:
+    """Where vectors begin that have `count` elements, each k-th from `elements` on: elements before it, and those to the end.
+
+    Reads that begin at other phases of the same elements then load the same vectors. whole: the count from which on what lies behind
+    the last element may be loaded, if it belongs to the buffer.
+    """
+    phase = 0
+    if isinstance(elements, int) and elements >= 0 and all(isinstance(c, int) and c >= 0 for c in a.coef.values()):
+        phase = elements % k  # else elements before may belong to another buffer
+    fits = count == whole and a.room is not None and a.room >= k - 1
+    return phase, count * k if fits else (count - 1) * k + phase + 1
 
 
 def _transposed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
-    """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, transposed in registers."""
-    w, n, top = s.w, s.lanes, i - i % s.lanes
-    step, rows, left = lane_step(s, a), min(s.units(s.tile.tile) - top, n), s.left(j)
-    if rows == 1 or not isinstance(left, int):
+    """Elements apart along vectors, and at most some apart along the rows of the tile: vectors of rows, transposed in registers."""
+    w, n, top, tile = s.w, s.lanes, i - i % s.lanes, s.tile.tile
+    k, step, rows, left = 0 if tile is None else a.coef.get(tile), lane_step(s, a), min(s.units(tile) - top, n), s.left(j)
+    if rows == 1 or not isinstance(left, int) or not isinstance(k, int):
         return None
-    at = w.at(s.pointer(a), offset(s, a, top, j), a.dtype)
-    return _narrowed(s, memo(s.known, transposed_rows, w, at, a.dtype, n, left, rows, step)[i - top], j)
+    elements = offset(s, a, top, j)
+    phase, end = _reach(a, elements, rows, n, k)
+    at = w.at(s.pointer(a), plus(w, elements, -phase), a.dtype)
+    ends = [end - q * n for q in range(-(-end // n))]
+    columns = memo(s.known, _transposed_rows, s, at, a.dtype, left, tuple(ends), step, k, phase)
+    return _narrowed(s, columns[i - top], j)
+
+
+def _transposed_rows(
+    s: Scope, at: str, dtype: DType, left: int, ends: tuple[int, ...], step: Whole, k: int, phase: int
+) -> Sequence[IRValue]:
+    """The transpose of `left` rows, `step` elements apart, of each k-th element: the m-th vector has the m-th of every row.
+
+    ends: of each vector of a row, the elements to the end.
+    """
+    w, n, rows = s.w, s.lanes, []
+    for lane in range(left):
+        line = w.at(at, times(w, lane, step), dtype)
+        parts = [memo(s.known, load, w, w.at(line, q * n, dtype), dtype, n, leading(end, n)) for q, end in enumerate(ends)]
+        rows.append(parts[0] if k == 1 else each_kth(w, parts, k, phase))
+    return transposed(w, rows + rows[-1:] * (n - left))
 
 
 def _reversed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:

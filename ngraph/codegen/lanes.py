@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.codegen import math as scalar
-from ngraph.codegen.forms import Whole, times
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
@@ -27,11 +26,16 @@ def load(w: IRWriter, at: str, dtype: DType, lanes: int, mask: IRValue | None) -
     return w.load(at, dtype, lanes, mask=mask)
 
 
-def transposed_rows(w: IRWriter, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[IRValue]:
-    """The transpose of `left` rows, `step` elements apart, of `rows` elements each: the k-th vector has the k-th element of every row."""
-    lines = [w.at(at, times(w, lane, step), dtype) for lane in range(left)]
-    loaded = [w.load(x, dtype, lanes, mask=leading(rows, lanes)) for x in lines]
-    return transposed(w, loaded + loaded[-1:] * (lanes - left))
+def each_kth(w: IRWriter, parts: Sequence[IRValue], k: int, phase: int) -> IRValue:
+    """Each k-th element of vectors that lie one behind the other, from the element `phase` on."""
+    n, found = parts[0].lanes, parts[0]
+    picks = [phase + lane * k for lane in range(n)]
+    if len(parts) == 1:
+        return w.shuffle(found, [min(e, n - 1) for e in picks])
+    for q, x in enumerate(parts[1:], 1):
+        earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
+        found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
+    return found
 
 
 def interleaved(w: IRWriter, rows: Sequence[IRValue], q: int) -> IRValue:

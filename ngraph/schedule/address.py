@@ -206,7 +206,8 @@ class StageAddresses:
             return "indexed"
         if isinstance(step, int) and 2 <= step <= MAX_SHUFFLED_STEP and not a.rest:
             return "strided"
-        if t is not None and a.coef.get(t) == 1 and step not in (0, 1) and not a.rest and not a.predicate:
+        along = None if t is None else a.coef.get(t)
+        if isinstance(along, int) and 1 <= along <= MAX_SHUFFLED_STEP and step not in (0, 1) and not a.rest and not a.predicate:
             return "transposed"
         if step == -1 and not a.rest:
             return "reversed"

@@ -152,7 +152,9 @@ class _StageCost:
         elif a.mode == "reversed":
             one += SHUFFLE_COST
         elif a.mode == "transposed":
-            one += SHUFFLE_COST * math.log2(lanes)
+            along = 1 if self.tile.tile is None else a.coef.get(self.tile.tile, 1)
+            apart = along if isinstance(along, int) else 1
+            one = one * apart + SHUFFLE_COST * (apart - 1 + math.log2(lanes))
         return self.times(a.deps, a.epilogue) * (one + PREDICATE_COST * len(a.predicate))
 
 

@@ -342,10 +342,10 @@ def _apart(w: AccessDescriptor, d: D) -> float:
 
 
 def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:
-    """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then transposed."""
-    if v is None or t is None or v is t or view.sums or w.store or w.non_affine or t in view.bound or w.steps[t] != 1:
+    """Whether a read has the elements of a vector apart, and those of the rows near each other: vectors of rows are then transposed."""
+    if v is None or t is None or v is t or view.sums or w.store or w.non_affine or t in view.bound:
         return False
-    return abs(w.steps[v] or 0) > MAX_SHUFFLED_STEP
+    return 1 <= (w.steps[t] or 0) <= MAX_SHUFFLED_STEP < abs(w.steps[v] or 0)
 
 
 def _independent_rows(view: View, m: Cpu, v: D | None, t: D, s: D | None) -> int:
@@ -490,8 +490,8 @@ def _access_cost(view: View, w: AccessDescriptor, lanes: int, v: D | None, tile:
     step = w.steps[v] if v is not None else 1
     if v is None or (v not in w.non_affine and (step == 1 or v not in w.deps)):
         return 1.0 if v in w.deps else BROADCAST_RELATIVE_COST, w.deps
-    if _is_transposed(view, w, v, tile):
-        return lanes * (1 + math.log2(lanes)), frozenset()
+    if tile is not None and _is_transposed(view, w, v, tile):
+        return lanes * (2.0 * (w.steps[tile] or 1) - 1 + math.log2(lanes)), frozenset()
     if step and (2 <= step <= MAX_SHUFFLED_STEP or step == -1) and v not in w.non_affine and not w.store:
         return 2.0 * step - 1 if step > 0 else 2.0, w.deps
     if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:

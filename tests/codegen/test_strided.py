@@ -30,3 +30,23 @@ def test_rows_beside_each_other_have_masks_of_their_own(target, rows, k, front):
             expected = np.pad(v[:, :, ::k].sum(1), [(0, 0), (front, length - width - front)])
             with ngt.allocate_transformer("cpu") as t:
                 np.testing.assert_allclose(t.computation(total, z)(v), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+def test_each_kth_element_of_rows_is_transposed(target, dtype, k):
+    """All phases of them, in tiles of whole vectors and of parts, at the end of the memory and before it."""
+    draw = np.random.default_rng(k)
+    for rows, columns, spare in ((16, 16, 0), (35, 33, 1), (7, 50, 0), (64, 5, 2)):
+        n, w = ng.make_axis(rows, name="N"), ng.make_axis(columns * k + spare, name="W")
+        x = ng.placeholder([n, w], dtype=np.dtype(dtype))
+        parts = [x["W", phase : phase + (columns - 1) * k + 1 : k] for phase in range(k)]
+        parts = [ng.cast_axes(p, parts[0].axes) for p in parts]
+        turned = [ng.axes_with_order(p * p, parts[0].axes[::-1]) for p in (parts[0], parts[-1])]
+        both = ng.axes_with_order(sum(parts[1:], parts[0]), parts[0].axes[::-1])
+        v = draw.integers(0, 9, (rows, columns * k + spare)).astype(dtype)
+        picked = [v[:, phase : columns * k : k].T for phase in range(k)]
+        with ngt.allocate_transformer("cpu") as t:
+            found = t.computation([*turned, both], x)(v)
+        for got, want in zip(found, (picked[0] ** 2, picked[-1] ** 2, sum(picked)), strict=True):
+            np.testing.assert_array_equal(got, want)

@@ -1,6 +1,7 @@
 """Schedules for processors: random plans print, parse back, are lawful, and run as NumPy says."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from ngraph.schedule.search import _units_used, alternatives, open_segments, rem
 from ngraph.schedule.text import parse, text
 from ngraph.schedule.verify import verify
 from ngraph.targets import TARGETS, host
+from ngraph.targets.products import AVX512_BF16
 from ngraph.tools.explain import stages
 
 
@@ -170,6 +172,18 @@ def test_a_flattened_transposition_moves_vectors():
     f = ngt.make_transformer_factory("cpu")().computation(read(x, [r, flat], {b: Idx(flat) % 32, c: Idx(flat) // 32}), x)
     shown = text(schedule_plan(plan(f.program, machine=TARGETS["x86-64-v4"]), TARGETS["x86-64-v4"]), origins=False)
     assert "for F // 32 = 16" in shown and "lanes transposed" in shown and "lanes indexed" not in shown
+
+
+def test_pairs_of_elements_are_transposed_in_registers():
+    """As those of a factor in bfloat16, whose rows lie along the sum."""
+    n, c, k = [ng.make_axis(size, name=name) for name, size in zip("NCK", (150, 512, 256), strict=True)]
+    x, w = ng.placeholder([n, c]), ng.placeholder([k, c])
+    y = ng.contract(ng.cast(x, "bfloat16"), ng.cast(w, "bfloat16"), over=c)
+    plain = TARGETS["x86-64-v4"]
+    machine = replace(plain, products=(*plain.products, AVX512_BF16))
+    f = ngt.make_transformer_factory("cpu")().computation(y, x, w)
+    shown = text(schedule_plan(plan(f.program, machine=machine), machine), origins=False)
+    assert "pack2" in shown and "lanes transposed" in shown and "lanes indexed" not in shown
 
 
 def test_a_computation_shows_its_schedule():
