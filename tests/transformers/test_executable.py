@@ -132,3 +132,66 @@ def test_lengths_that_keep_coming_get_a_version(monkeypatch):
         for n in (2, 5, 5, 5, 5):
             f(np.ones((n, 3), "f"))
         assert list(f.native.codes) == [(2,), (None,), (5,)]
+
+
+# ---- borders in loops -----------------------------------------------------------------------------------------------------
+
+
+def padded(deep):
+    """Two loops: trips of the first smooth twice, by filters over padded tensors; those of the second take running sums."""
+    t, s, p, q = ng.axes("T=3 S=2 P=40 Q=30")
+    filters = ng.constant(np.full((3, 3), 0.1), "I=3 J=3")
+    x, start = ng.placeholder([t, s, p, q], dtype="float64"), ng.placeholder([p, q], dtype="float64")
+
+    def smooth(h, row):
+        for _ in range(2):
+            h = ng.conv(h + row, filters, {"P": "I", "Q": "J"}, padding=1)
+        return h, h
+
+    def sums(h, row):
+        h = ng.tanh(ng.cumsum(ng.cumsum(h + row, "P"), "Q") * 0.01)
+        return h, h
+
+    first = (lambda h, rows: (ng.scan(smooth, h, rows, s)[0], h)) if deep else lambda h, rows: smooth(h, rows["S", 0])
+    h, ys = ng.scan(first, start, x, t)
+    _, zs = ng.scan(sums, h, ys, t)
+    return [ys, zs], [x, start]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_borders_of_bodies_lie_where_no_other_loop_does(deep):
+    """They are filled once: with those of loops inside a body, too, the memory of all other loops begins behind them."""
+    results, inputs = padded(deep)
+    f = ngt.make_transformer_factory("cpu")().computation(results, *inputs)
+    f(*[np.zeros([a.length for a in x.axes]) for x in inputs])
+    (bound,) = f.native.bound.values()
+    found = {step: (inner, bound.layout._is_bordered(step)) for step, inner in bound.layout.inner.items()}
+    (kept,), (other,) = [[inner for inner, bordered in found.values() if bordered is wanted] for wanted in (True, False)]
+    assert kept.end <= other.bodies["body"][1]
+
+
+def test_a_second_derivative_through_loops_with_borders():
+    """Of a loop in a loop whose filter is different in each trip; beside Python's own loops over the same steps."""
+    a, b, h, w, p, q = ng.axes("A=4 B=4 H=3 W=2 P=3 Q=3")
+    x, c, v, u = inputs = [ng.placeholder(axes, dtype="float64") for axes in ([h, b], [p, q], [a, b], [a, w])]
+    filters = ng.constant([0.5, -1.0, 0.25], "F=3")
+
+    def body(carry, row):
+        n = ng.broadcast(0.4 * ng.sum(x, out_axes=()), [p, q])
+        _, ys = ng.scan(lambda g, t: (ng.tanh(n), ng.conv(g, t * filters, {"P": "F"}, padding=1)), c, carry, a)
+        return ng.tanh(ng.sum(ys, ["P", "Q"])), carry
+
+    last, rows = ng.scan(body, u, v, b, reverse=True)
+    value = ng.sum(ng.sin(ng.sum(last * rows, "B") * 0.7), out_axes=())
+
+    def weight(y):
+        return ng.constant(np.cos(np.arange(np.prod([n.length for n in y.axes]))).reshape([n.length for n in y.axes]), y.axes)
+
+    slope = sum([ng.sum(d * weight(d), out_axes=()) for d in ng.deriv(value, inputs)], ng.constant(np.float64(0)))
+    random = np.random.default_rng(0)
+    values = [random.normal(size=[n.length for n in y.axes]) for y in inputs]
+    wanted, found = (
+        ngt.make_transformer_factory(name)().computation(ng.deriv(slope, inputs)[:2], *inputs)(*values) for name in ("numpy", "cpu")
+    )
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-10, atol=1e-12)

@@ -94,6 +94,11 @@ class LoadedPlan:
     def every(self) -> list[Step]:
         return [*self.once, *self.start, *self.steps]
 
+    @property
+    def bordered(self) -> bool:
+        """Whether borders of its buffers, or of those of bodies, are filled before the first call and have to last."""
+        return bool(self.start) or any(body.bordered for body in self.bodies.values())
+
     def kernels(self) -> list[KernelStep]:
         """All kernels, those of bodies included."""
         own = [s for s in self.every if type(s) is KernelStep]

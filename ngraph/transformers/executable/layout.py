@@ -93,10 +93,11 @@ class Layout:
         self.sizes: dict[Buffer, ExprLike | None] = {b: self._size(b) for b in self._buffers()}
         self._place()
         self.total: ExprLike = self.arena
+        self.base: ExprLike = self.arena  # where bodies lie without borders that have to last
         self.inner: dict[OpaqueOp, Inner] = {}
-        for s in code.every:
-            if type(s) is Control:
-                self._inner(s.step)
+        steps = [s.step for s in code.every if type(s) is Control]
+        for step in sorted(steps, key=lambda step: not self._is_bordered(step)):
+            self._inner(step)
 
     @staticmethod
     def of(code: LoadedPlan, symbols: frozenset[AxisId]) -> Layout:
@@ -151,7 +152,7 @@ class Layout:
         kernels = [s for s in self.code.every if type(s) is KernelStep]
         sized = all(self.sizes[b] is not None for s in kernels for b in s.code.buffers) and all(map(self.computable, self.counted.values()))
         inside = all(s.step in self.inner for s in self.code.every if type(s) is Control)
-        return sized and inside and not self.code.start and all(self.scratch(s) is not None for s in kernels)
+        return sized and inside and not self.code.bordered and all(self.scratch(s) is not None for s in kernels)
 
     def scratch(self, s: KernelStep) -> ExprLike | None:
         """Returns the scratch that a kernel never exceeds, if there is such a limit and a table can compute all its lengths."""
@@ -261,18 +262,24 @@ class Layout:
         found = lifetimes([root(b) for b in used(s)] for s in steps)
         return {b: life for b, life in found.items() if b not in kept}
 
+    def _is_bordered(self, step: OpaqueOp) -> bool:
+        """Whether the bodies of a loop or branch have borders, which are filled once and have to last."""
+        return any(self.code.bodies[id(plan)].bordered for plan in step.bodies.values())
+
     def _inner(self, step: OpaqueOp) -> None:
-        """Puts the bodies of a loop or branch behind the arena, if a table can compute all lengths: where those of other steps lie too."""
-        length = lambda a: self.over(Len(a))
+        """Puts the bodies of a loop or branch behind the arena, if a table can compute all lengths.
+
+        Those with borders come first, and have memory of their own; behind it the others lie at the same place.
+        """
         try:
-            inner = Inner.of(self, step, self.arena, length)
+            inner = Inner.of(self, step, self.base, lambda a: self.over(Len(a)))
         except LookupError:
             return
         if not self.computable(inner.trips) or any(real(b) and self.sizes[root(b)] is None for b in (*step.inputs, *step.results)):
             return
-        if any(b.code.start for b, _ in inner.bodies.values()):  # whose borders have to last
-            inner = Inner.of(self, step, self.total, length)
         self.inner[step], self.total = inner, self.named(maximum(self.total, inner.end))
+        if self._is_bordered(step):
+            self.base = inner.end
 
     @property
     def apart(self) -> ExprLike:
