@@ -15,6 +15,7 @@ from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import fetch, hint, line_of, place_in, tensors_in, unfit
 
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+UNSAFE = ("embedding_bag",)  # functions whose kernels read memory that is not theirs: of indices, and no bags
 HOMES = ("torch", "_operator", "math", "builtins")  # packages whose functions compute, and do nothing else
 
 
@@ -82,6 +83,8 @@ def computes(node: Node) -> bool:
     target = node.target
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target).startswith("aten.")
+    if getattr(target, "__name__", "") in UNSAFE:
+        return False
     if not isinstance(target, FUNCTIONS) or target.__name__.startswith("_"):  # such as what begins the transforms of torch.func
         return node.op == "call_method"
     home = target.__module__ or "torch"

@@ -13,6 +13,7 @@ from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.shapes import joined, sliced
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
@@ -213,6 +214,15 @@ def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return index_of_masks(x.reshape(-1), [mask.reshape(-1)])
 
 
+def embedding_renorm(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
+    """The rows of `weight` [rows, width] with those that are looked up, and whose norm is larger, brought to this norm."""
+    found = indices.flatten()
+    rows = weight[found]
+    norms = torch.linalg.vector_norm(rows, norm_type, dim=1, keepdim=True)
+    shorter = rows * (max_norm / (norms + 1e-7)).to(rows.dtype)
+    return weight.index_put([found], torch.where(norms > max_norm, shorter, rows))
+
+
 # ---- bags of embeddings -------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +244,9 @@ def embedding_bag(
     if sparse or scale_grad_by_freq:
         return NotImplemented  # a gradient without most of its rows; one that PyTorch divides in ways of its own
     bags = offsets.shape[0] - int(include_last_offset)
+    if private.surely(bags == 0):  # PyTorch reads no index then
+        rows, width = indices[:0], weight.shape[1]
+        return weight.new_zeros(0, width), rows, offsets[:0], (rows.new_zeros(0, width) if mode == 2 else offsets[:0])
     starts = (offsets[:1] == 0).all() & (offsets[1:] >= offsets[:-1]).all() & (offsets <= indices.shape[0]).all()
     torch._assert_async(starts, "offsets of bags start at 0, do not fall, and are no more than there are indices")
     torch._assert_async((indices >= 0).all(), "an index of an embedding is at least 0")
@@ -279,6 +292,8 @@ def embedding_bag_backward(
     if mode == 2:
         some = torch.where(bag_size[:, None] > 0, grad, 0.0)
         return whole.scatter_add(0, maximum_indices.to(torch.int64), some)
+    if private.surely(grad.shape[0] == 0):
+        return whole
     rows = grad[offset2bag]
     if mode == 1:
         rows = rows / bag_size.clamp(min=1)[offset2bag][:, None]
@@ -297,6 +312,8 @@ def weights_of_bags_backward(
     padding_idx: int = -1,
 ) -> torch.Tensor:
     """The derivative for the factors of the rows."""
+    if private.surely(grad.shape[0] == 0):
+        return grad.new_zeros(indices.shape[0])
     return torch.where(indices != padding_idx, (grad[offset2bag] * weight[indices]).sum(1), 0.0)
 
 
@@ -308,13 +325,14 @@ def masked_scatter_backward(grad: torch.Tensor, mask: torch.Tensor, sizes: Seque
 
 
 def rules() -> dict[Any, Any]:
-    """Returns how ops whose masks decide a length, and bags of embeddings, are taken apart, by overload."""
+    """Returns how ops whose masks decide a length, norms of embeddings, and bags of them, are taken apart, by overload."""
     aten = torch.ops.aten
     return {
         aten.index.Tensor: index_of_masks,
         aten.index_put.default: index_put_of_masks,
         aten.masked_select.default: masked_select,
         aten.masked_scatter_backward.default: masked_scatter_backward,
+        aten.embedding_renorm.default: embedding_renorm,
         **bags(),
     }
 

@@ -9,7 +9,7 @@ from ngraph.frontends.positional import shapes
 from ngraph.frontends.positional.elementwise import alone
 from ngraph.frontends.positional.indexing import gathered
 from ngraph.frontends.positional.values import Tensor
-from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.graph import TorchNode, memory_order
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
@@ -149,13 +149,18 @@ def unfold(n: TorchNode, a: Tensor, dim: int, size: int, step: int) -> Tensor:
     return n.g.read(t, [*dims, inner], {t.dims[k]: Idx(outer) * step + Idx(inner)})
 
 
-def flat_of(n: TorchNode, a: Tensor) -> Tensor:
-    """The elements of a tensor as they lie in memory. Raises UnsupportedError where they do not lie one behind the other."""
+def flat_of(n: TorchNode, a: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """The elements of a tensor as they lie in memory, and the order of its dims there.
+
+    Raises UnsupportedError where they do not lie one behind the other.
+    """
     source = n.node.args[0].meta["val"]
+    order = memory_order(source)
     whole = source.untyped_storage().nbytes() == source.numel() * source.dtype.itemsize
-    if not whole or not source.is_contiguous() or (source.storage_offset() if isinstance(source.storage_offset(), int) else 1):
-        raise n.lack("as_strided of a tensor that is not contiguous, or a part of another")
-    return n.g.full(n.g.reshape(a, [product(a.shape)]))
+    first = source.storage_offset()
+    if not whole or not source.permute(order).is_contiguous() or not isinstance(first, int) or first:
+        raise n.lack("as_strided of a tensor with gaps in memory, or of a part of another")
+    return n.g.full(n.g.reshape(shapes.permuted(a, *order), [product(a.shape)])), order
 
 
 def within(n: TorchNode, flat: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
@@ -171,7 +176,7 @@ def within(n: TorchNode, flat: Tensor, size: Sequence[Any], stride: Sequence[Any
 
 @translates("aten.as_strided")
 def as_strided(n: TorchNode, a: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
-    flat = flat_of(n, a)
+    flat, _ = flat_of(n, a)
     within(n, flat, size, stride, offset)
     axes = [n.g.fresh(s) for s in n.shape]
     at: ExprLike = 0 if offset is None else offset
@@ -184,14 +189,15 @@ def as_strided(n: TorchNode, a: Tensor, size: Sequence[Any], stride: Sequence[An
 
 @translates("aten.as_strided_scatter")
 def as_strided_scatter(n: TorchNode, a: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
-    flat = flat_of(n, a)
+    flat, order = flat_of(n, a)
     within(n, flat, size, stride, offset)
     u = n.g.full(n.of(source, a.dtype))
     at = shapes.size_op(0 if offset is None else offset)
     for axis, by in zip(u.dims, stride, strict=True):
         at = at + iota(axis, dtypes.int64) * shapes.size_op(by)
     made = scatter.build(flat.op, at, u.op, axes=flat.dims, combine="set", mode="clip")
-    return n.g.reshape(Tensor(made, flat.dims), n.shape)
+    laid = n.g.reshape(Tensor(made, flat.dims), [n.shape[k] for k in order])
+    return shapes.permuted(laid, *[order.index(k) for k in range(len(order))])
 
 
 @translates("aten.cat")

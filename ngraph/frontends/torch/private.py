@@ -250,9 +250,43 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any, table
 
 
 def partition(joint: Any, *args: Any, **named: Any) -> Any:
-    """Returns the forward and the backward graph of a joint graph. See `before_writes`."""
+    """Returns the forward and the backward graph of a joint graph. See `before_writes`; of seeds, `drawn_once`."""
     before_writes(joint.graph)
-    return min_cut_rematerialization_partition(joint, *args, **named)
+    drawn_once(joint.graph)
+    known = partitioners.functionalize_rng_ops
+
+    def functionalize_rng_ops(joint: Any, *graphs: Any) -> Any:
+        for node in joint.graph.nodes:
+            if not draws(node):
+                node.meta.pop("recompute", None)  # what the backward graph computes again is decided by now
+        return known(joint, *graphs)
+
+    with _nesting:
+        partitioners.functionalize_rng_ops = functionalize_rng_ops
+        try:
+            return min_cut_rematerialization_partition(joint, *args, **named)
+        finally:
+            partitioners.functionalize_rng_ops = known
+
+
+def is_random(node: Any) -> bool:
+    """Whether a node calls an op that PyTorch takes for one that draws numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def draws(node: Any) -> bool:
+    """Whether a node draws numbers: attention without dropout does not. PyTorch calls what does with the generator's state of before."""
+    if not is_random(node):
+        return False
+    arguments = {a.name: a.default_value for a in node.target._schema.arguments}
+    arguments.update(zip(arguments, node.args, strict=False))
+    return bool({**arguments, **node.kwargs}.get("dropout_p", True))
+
+
+def drawn_once(graph: Any) -> None:
+    """Keeps each seed of ours for the backward graph, where checkpointing asks to compute it again."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.ngraph.seed.default):
+        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def before_writes(graph: Any) -> None:

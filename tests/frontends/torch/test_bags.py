@@ -70,3 +70,40 @@ def test_bags_that_eager_refuses_are_refused(indices, offsets, says):
             f(*given)
     with pytest.raises(RuntimeError, match=says):
         torch.compile(f, backend=backend, fullgraph=True)(*given)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("starts", [[], [0]])
+def test_indices_without_a_bag(mode, starts):
+    """As eager gives for a sum. For a mean or the greatest it reads memory that is not there."""
+    torch._dynamo.reset()
+    weight, indices, offsets = torch.randn(6, 3, requires_grad=True), torch.tensor([1, 5]), torch.tensor(starts, dtype=torch.int64)
+    factors = torch.rand(2, requires_grad=True) if mode == "sum" else None
+
+    def f(weight, indices, offsets, factors):
+        more = {"include_last_offset": bool(starts), "per_sample_weights": factors}
+        return torch.nn.functional.embedding_bag(indices, weight, offsets, mode=mode, **more)
+
+    found = torch.compile(f, backend=backend, fullgraph=True, options={"fallback": "error"})(weight, indices, offsets, factors)
+    assert found.shape == (0, 3)
+    found.sum().backward()
+    assert not weight.grad.any() and (factors is None or not factors.grad.any())
+
+
+@pytest.mark.parametrize("p", [2.0, 1.0])
+def test_rows_that_are_looked_up_get_a_norm_of_at_most_one(p):
+    """The table is written, in rows that are looked up, once or twice, and are too long."""
+    torch._dynamo.reset()
+    reset()
+    tables = [(torch.arange(20.0).reshape(5, 4) / 20).requires_grad_() for _ in range(2)]
+
+    def f(table, indices):
+        return torch.nn.functional.embedding(indices, table, max_norm=1.0, norm_type=p).sin()
+
+    compiled = torch.compile(f, backend=backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+    for indices in (torch.tensor([[4, 0], [4, 2]]), torch.tensor([[3, 4, 3]])):
+        found, want = (g(table, indices) for g, table in zip((compiled, f), tables, strict=True))
+        torch.testing.assert_close(found, want)
+        torch.testing.assert_close(tables[0], tables[1])
+        torch.testing.assert_close(*[torch.autograd.grad(y.sum(), t)[0] for y, t in zip((found, want), tables, strict=True)])
+    assert not report().in_torch

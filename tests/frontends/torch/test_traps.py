@@ -597,3 +597,17 @@ def test_convolutions_of_nothing(channels, batch):
         leaves = [t for t in (x, w, b) if t.requires_grad]
         for a, c in zip(torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(wanted.sum(), leaves), strict=True):
             assert torch.equal(a, c)
+
+
+def test_strides_over_a_tensor_whose_dims_lie_in_another_order():
+    """Such as what Longformer makes of the heads of one row: a view that no copy was made of. And the derivative."""
+
+    def f(x):
+        y = (x * 2).transpose(0, 1).reshape(2, 6, 3)  # [heads, time, width] of [time, heads, width]
+        return y.as_strided((2, 5, 2, 3), (3, 6, 6, 1)).sin()
+
+    agree(f, torch.randn(6, 2, 3))
+    x = torch.randn(6, 2, 3, requires_grad=True)
+    found, want = torch.compile(f, backend=backend, fullgraph=True, options={"fallback": "error"})(x), f(x)
+    slope = torch.randn_like(want)
+    torch.testing.assert_close(torch.autograd.grad(found, x, slope), torch.autograd.grad(want, x, slope))
