@@ -28,6 +28,7 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 HEAD = 10  # from here on Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
 STEPS = 100_000  # after which a series or a fraction ends, converged or not: operands of 1e8 take so many
 ROUNDING = 2.0**-50
+ERFC_FAR, ERFC_TERMS = 2.5, 40  # from here on so many terms of erfc's continued fraction have float64's precision
 LEAST = 1e-300  # what stands for 0 where it divides
 NAN, INF = float("nan"), float("inf")
 
@@ -42,24 +43,35 @@ def in_double(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
 # ---- zeta and what is made of it ----------------------------------------------------------------------------------------
 
 
-def zeta(s: Op, q: Op) -> Op:
-    """Returns Σ (q + k) ** -s over k from 0 on, for s above 1 (Euler's and Maclaurin's rule); infinite at the whole q up to 0."""
+def _zeta_of_positive(s: Op, q: Op) -> Op:
+    """Returns Σ (q + k) ** -s over k from 0 on, for s above 1 and q from 0 on, by Euler's and Maclaurin's rule."""
     axes = (s + q).axes
-    least = reduce.build(q, kind="min", axes=tuple(q.axes)) if len(q.axes) else q
-    start = broadcast(q, axes)
 
-    def more(lowest: Op, w: Op, total: Op) -> tuple[Op, ...]:
+    def more(k: Op, w: Op, total: Op) -> tuple[Op, ...]:
         on = e.less(w, float(HEAD))
-        return lowest + 1.0, e.where(on, w + 1.0, w), total + e.where(on, e.power(w, -s), 0.0)
+        return k + 1, e.where(on, w + 1.0, w), total + e.where(on, e.power(w, -s), 0.0)
 
-    _, w, total = while_loop(lambda lowest, w, total: e.less(lowest, float(HEAD)), more, (least, start, start * 0.0))
+    start = e.filled(0, (), dtypes.int32), broadcast(q, axes), e.filled(0.0, axes, dtypes.float64)
+    _, w, total = while_loop(lambda k, w, total: e.less(k, HEAD), more, start)
     tail = e.power(w, 1.0 - s) / (s - 1.0) + e.power(w, -s) * 0.5
     factor, by = s, e.power(w, -s) / w
     for j, b in enumerate(BERNOULLI):
         tail = tail + factor * by * (b / math.factorial(2 * j + 2))
         factor = factor * (s + (2.0 * j + 1)) * (s + (2.0 * j + 2))
         by = by / (w * w)
-    found = e.where(e.less(1e8, w), e.power(q, -s) * (0.5 + q / (s - 1.0)), total + tail)
+    return e.where(e.less(1e8, w), e.power(w, 1.0 - s) * (1.0 / (s - 1.0) + 0.5 / w), total + tail)
+
+
+def zeta(s: Op, q: Op) -> Op:
+    """Returns Σ (q + k) ** -s over k from 0 on, for s above 1; infinite at the whole q up to 0, and below 0 there for a whole s alone."""
+    below = e.less(q, 0.0)
+    last = e.where(
+        below, -e.floor(q) - 1.0, 0.0
+    )  # the number of the last term of a negative number: the terms so far are a sum of their own
+    found = _zeta_of_positive(s, e.where(below, q + last + 1.0, q))
+    sizes = _zeta_of_positive(s, e.where(below, -(q + last), 1.0)) - _zeta_of_positive(s, e.where(below, 1.0 - q, 1.0))
+    even = e.equal(e.remainder(s, e.filled(2.0, (), s.dtype)), 0.0)
+    found = e.where(below, found + e.where(even, sizes, -sizes), found)
     whole = e.equal(e.floor(q), q)
     found = e.where(e.less_equal(q, 0.0), e.where(whole, INF, e.where(e.equal(e.floor(s), s), found, NAN)), found)
     return e.where(e.equal(s, 1.0), INF, e.where(e.less(s, 1.0), NAN, found))
@@ -213,6 +225,22 @@ def beta_share(a: Op, b: Op, x: Op) -> Op:
 
 
 # ---- integrals ----------------------------------------------------------------------------------------------------------
+
+
+def erfcx(x: Op) -> Op:
+    """Returns e ** (x * x) * erfc(x); a continued fraction where 1 - erf(x) has lost its digits."""
+    far = e.less(ERFC_FAR, x)
+    w = e.where(far, x, ERFC_FAR)
+    below = w
+    for k in range(ERFC_TERMS, 0, -1):
+        below = w + (k / 2) / below
+    near = e.where(far, 0.0, x)
+    return e.where(far, 1.0 / (math.sqrt(math.pi) * below), e.exp(near * near) * (1.0 - e.erf(near)))
+
+
+def erfc(x: Op) -> Op:
+    """Returns 1 - erf(x), exact where erf(x) is nearly 1."""
+    return e.where(e.less(ERFC_FAR, x), e.exp(-x * x) * erfcx(x), 1.0 - e.erf(x))
 
 
 def _summed(points: np.ndarray[Any, Any], term: Callable[[Op], Op]) -> Op:

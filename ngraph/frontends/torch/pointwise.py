@@ -103,6 +103,8 @@ def fmod(n: TorchNode, a: Any, b: Any) -> Tensor:
 def power(n: TorchNode, a: Any, b: Any) -> Tensor:
     dtype = kinds.wide(n.dtype)
     if isinstance(b, (int, float)) and not isinstance(b, bool):
+        if dtype.is_float and b == -0.5:
+            return n.each(FLOATS["rsqrt"], a)
         if dtype.is_float:
             return n.give(by_element.power(n.g, n.of(a, dtype), ConstantArray(np.array(b, dtype.np))))
         if 0 <= b <= 8:
@@ -173,7 +175,6 @@ FLOATS: dict[str, Callable[[Op], Op]] = {
     "tanh": e.tanh,
     "sigmoid": e.sigmoid,
     "erf": e.erf,
-    "erfc": lambda x: 1.0 - e.erf(x),
     "reciprocal": e.reciprocal,
     "log_sigmoid": lambda x: e.minimum(x, 0.0) - e.log1p(e.exp(-e.absolute(x))),
 }
@@ -235,9 +236,8 @@ def shift_right(n: TorchNode, a: Any, b: Any) -> Tensor:
 @translates("aten.angle")
 def angle(n: TorchNode, a: Any) -> Tensor:
     def of(x: Op) -> Op:
-        if not a.dtype.is_float:
-            return e.where(e.less(x, 0.0), math.pi, 0.0)
-        return e.where(functions.isnan(x), x, e.where(e.less(x, 0.0), math.pi, 0.0))
+        turned = e.where(e.less(x, 0.0), e.filled(math.pi, (), x.dtype), 0.0)
+        return e.where(functions.isnan(x), x, turned) if a.dtype.is_float else turned
 
     return n.each(of, a)
 

@@ -16,7 +16,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import merge
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions
+from ngraph.ops import functions, special
 from ngraph.ops.control import while_loop
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import reduce
@@ -30,6 +30,7 @@ def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
 
 
 IN_DOUBLE: dict[str, Callable[..., Op]] = {
+    "erfc": functions_of.erfc,
     "special_zeta": functions_of.zeta,
     **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: functions_of.gamma_shares(a, x)[0]),
     **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: functions_of.gamma_shares(a, x)[1]),
@@ -42,10 +43,15 @@ IN_DOUBLE: dict[str, Callable[..., Op]] = {
 for _name, _function in IN_DOUBLE.items():
     translates(f"aten.{_name}")(lambda n, *values, function=_function: in_double(n, function, *values))
 
+translates("prims.erfcx", "aten.special_erfcx")(lambda n, a: in_double(n, functions_of.erfcx, a))
+
 
 @translates("aten.polygamma")
 def polygamma(n: TorchNode, k: int, a: Tensor) -> Tensor:
-    return in_double(n, lambda x: functions_of.polygamma(e.filled(k, x.axes, x.dtype), x), a)
+    def of(x: Op) -> Op:
+        return special.trigamma(x) if k == 1 else functions_of.polygamma(e.filled(k, x.axes, x.dtype), x)
+
+    return in_double(n, of, a)
 
 
 # ---- orthogonal polynomials ---------------------------------------------------------------------------------------------

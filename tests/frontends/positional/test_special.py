@@ -81,6 +81,22 @@ def test_the_incomplete_beta_function():
     assert np.isnan(outside).all()
 
 
+def test_zeta_of_numbers_below_0():
+    """Of a whole exponent alone. Each element depends on its own operands: beside NaN, and numbers that no step leads away from."""
+    q = np.concatenate([[np.nan, -1e20, -np.inf, np.inf, -3.0, -1e-9], -RNG.uniform(0, 30, 60)])
+    for s in (2.0, 3.0, 7.0):
+        found = computed(special.zeta, np.full(len(q), s), q)
+        assert np.isnan(found[0]) and np.isposinf(found[[1, 2, 4]]).all() and found[3] == 0
+        np.testing.assert_allclose(found[5:], scipy.special.zeta(s, q[5:]), 1e-11)
+    assert np.isnan(computed(special.zeta, np.full(1, 2.5), np.full(1, -0.5)))
+
+
+def test_the_rest_of_the_error_function():
+    x = np.concatenate([RNG.uniform(-6, 26, 301), [2.5, 0.0, 1e20, -1e20, np.inf, -np.inf, np.nan]])
+    np.testing.assert_allclose(computed(special.erfc, x), scipy.special.erfc(x), 3e-13)
+    np.testing.assert_allclose(computed(special.erfcx, x), scipy.special.erfcx(x), 1e-12)
+
+
 def test_polygamma():
     k, x = RNG.integers(0, 8, 203).astype(float), RNG.uniform(0.05, 40, 203)
     wanted = [scipy.special.polygamma(int(i), v) for i, v in zip(k, x, strict=True)]

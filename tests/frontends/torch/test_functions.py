@@ -79,3 +79,28 @@ def test_results_and_gradients_are_those_of_eager(name, dynamic):
             slope = torch.randn_like(want)
             torch.testing.assert_close(torch.autograd.grad(found, x, slope), torch.autograd.grad(want, x, slope), **near)
     assert report().ours
+
+
+ENDS = [0.0, -0.0, 1e-30, 0.3, 1.0, 2.0, 3.5, 7.5, 9.0, 20.0, 1e20, float("inf")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [torch.erfc, torch.angle, torch.special.erfcx, torch.special.log_ndtr, lambda x: x**-0.5])
+def test_functions_at_the_ends_of_their_range(function, dtype):
+    """Relative to results that are nearly 0, too."""
+    torch._dynamo.reset()
+    x = torch.tensor([*ENDS, *[-v for v in ENDS], float("nan")], dtype=dtype)
+    found = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "error"})(x)
+    near = 1e-5 if dtype is torch.float32 else 1e-12
+    torch.testing.assert_close(found, function(x), rtol=near, atol=torch.finfo(dtype).tiny, equal_nan=True)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_each_polygamma_depends_on_its_own_element(k):
+    """Beside NaN, and numbers so large that no step leads from them to 0."""
+    torch._dynamo.reset()
+    x = torch.tensor([float("nan"), -1e20, 1e-3, 0.3, 1.5, 40.0, 1e20, -0.3, -2.7], dtype=torch.float64)
+    compiled = torch.compile(lambda x: torch.polygamma(k, x), backend=backend, fullgraph=True, options={"fallback": "error"})
+    found, want = compiled(x), torch.polygamma(k, x[2:])
+    torch.testing.assert_close(found[2:], want, rtol=1e-7, atol=0.0)
+    assert found[0].isnan() and found[1].isinf()
