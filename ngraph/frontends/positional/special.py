@@ -28,7 +28,6 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 HEAD = 10  # from here on Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
 STEPS = 100_000  # after which a series or a fraction ends, converged or not: operands of 1e8 take so many
 ROUNDING = 2.0**-50
-ERFC_FAR, ERFC_TERMS = 2.5, 40  # from here on so many terms of erfc's continued fraction have float64's precision
 LEAST = 1e-300  # what stands for 0 where it divides
 NAN, INF = float("nan"), float("inf")
 
@@ -227,26 +226,45 @@ def beta_share(a: Op, b: Op, x: Op) -> Op:
 # ---- integrals ----------------------------------------------------------------------------------------------------------
 
 
-def erfcx(x: Op) -> Op:
-    """Returns e ** (x * x) * erfc(x); a continued fraction where 1 - erf(x) has lost its digits."""
-    far = e.less(ERFC_FAR, x)
-    w = e.where(far, x, ERFC_FAR)
-    below = w
-    for k in range(ERFC_TERMS, 0, -1):
-        below = w + (k / 2) / below
-    near = e.where(far, 0.0, x)
-    return e.where(far, 1.0 / (math.sqrt(math.pi) * below), e.exp(near * near) * (1.0 - e.erf(near)))
-
-
-def erfc(x: Op) -> Op:
-    """Returns 1 - erf(x), exact where erf(x) is nearly 1."""
-    return e.where(e.less(ERFC_FAR, x), e.exp(-x * x) * erfcx(x), 1.0 - e.erf(x))
-
-
 def _summed(points: np.ndarray[Any, Any], term: Callable[[Op], Op]) -> Op:
     """Returns the sum of a function over points."""
     axis = make_axis(len(points), name="point")
     return reduce.build(term(e.constant(points, axes=[axis])), kind="add", axes=(axis,))
+
+
+def _erfcx_of_positive(x: Op) -> Op:
+    """Returns e ** (x * x) * erfc(x), for x above 0, as float64: a sum over points, and what it leaves of the pole at i x.
+
+    Source: Chiarella and Reichel (1968).
+    """
+    step, w = 0.5, e.cast(x, dtypes.float64)
+    points = np.arange(1, 14) * step
+    ratio = 2 * math.pi / step
+    total = 1.0 / w + _summed(points, lambda t: e.exp(-t * t) * 2.0 / (t * t / w + w))
+    low = e.minimum(w, 7.0)
+    pole = e.where(e.less(w, 7.0), e.exp(low * low) * 2.0 / (e.exp(low * ratio) - 1.0), 0.0)  # nothing is left of one farther away
+    return total * (step / math.pi) - pole
+
+
+def _unless_far(x: Op, far: Callable[[Op], Op], near: Callable[[Op], Op]) -> Op:
+    """Returns `near` of x, and `far` of it, cast, where 1 - erf(x) has lost digits."""
+    is_far = e.less(0.5, x)
+    return e.where(is_far, e.cast(far(e.where(is_far, x, 1.0)), x.dtype), near(e.where(is_far, 0.0, x)))
+
+
+def erfcx(x: Op) -> Op:
+    """Returns e ** (x * x) * erfc(x), in the dtype of x."""
+    return _unless_far(x, _erfcx_of_positive, lambda x: e.exp(x * x) * (1.0 - e.erf(x)))
+
+
+def erfc(x: Op) -> Op:
+    """Returns 1 - erf(x), exact where erf(x) is nearly 1, in the dtype of x."""
+
+    def far(x: Op) -> Op:
+        w = e.cast(x, dtypes.float64)
+        return e.exp(-w * w) * _erfcx_of_positive(x)
+
+    return _unless_far(x, far, lambda x: 1.0 - e.erf(x))
 
 
 def dawson(x: Op) -> Op:

@@ -30,7 +30,6 @@ def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
 
 
 IN_DOUBLE: dict[str, Callable[..., Op]] = {
-    "erfc": functions_of.erfc,
     "special_zeta": functions_of.zeta,
     **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: functions_of.gamma_shares(a, x)[0]),
     **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: functions_of.gamma_shares(a, x)[1]),
@@ -42,8 +41,8 @@ IN_DOUBLE: dict[str, Callable[..., Op]] = {
 }
 for _name, _function in IN_DOUBLE.items():
     translates(f"aten.{_name}")(lambda n, *values, function=_function: in_double(n, function, *values))
-
-translates("prims.erfcx", "aten.special_erfcx")(lambda n, a: in_double(n, functions_of.erfcx, a))
+for _name, _function in {"aten.erfc": functions_of.erfc, "aten.special_erfcx": functions_of.erfcx, "prims.erfcx": functions_of.erfcx}.items():
+    translates(_name)(lambda n, a, function=_function: n.each(function, a))
 
 
 @translates("aten.polygamma")
