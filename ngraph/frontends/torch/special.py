@@ -41,8 +41,8 @@ IN_DOUBLE: dict[str, Callable[..., Op]] = {
 }
 for _name, _function in IN_DOUBLE.items():
     translates(f"aten.{_name}")(lambda n, *values, function=_function: in_double(n, function, *values))
-for _name, _function in {"aten.erfc": functions_of.erfc, "aten.special_erfcx": functions_of.erfcx, "prims.erfcx": functions_of.erfcx}.items():
-    translates(_name)(lambda n, a, function=_function: n.each(function, a))
+for _names, _function in ((("aten.erfc",), functions_of.erfc), (("aten.special_erfcx", "prims.erfcx"), functions_of.erfcx)):
+    translates(*_names)(lambda n, a, function=_function: n.each(function, a))
 
 
 @translates("aten.polygamma")
