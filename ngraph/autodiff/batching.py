@@ -110,6 +110,12 @@ def _while(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
     return results[0] if len(results) == 1 else REGISTRY["together"].build(*results)
 
 
+def _draw(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    """Returns the numbers of the trip that the loops are at: the trip number of an index at which a loop has ended is a lower one."""
+    trips = [REGISTRY["reduce"].build(t, kind="max", axes=t.axes) if t.axes else t for t in inputs[1:]]
+    return broadcast(op.opdef.build(inputs[0], *trips, **op.attrs), (*extra, *op.axes))
+
+
 _RULES: dict[str, Rule] = {
     "broadcast": _broadcast,
     "reindex": _reindex,
@@ -117,6 +123,7 @@ _RULES: dict[str, Rule] = {
     "cond": _cond,
     "while": _while,
     **dict.fromkeys(("concat", "sort", "scatter", "together"), _all_alike),
+    **dict.fromkeys(("random_bits", "uniform", "normal", "randint"), _draw),
 }
 
 

@@ -136,7 +136,7 @@ def _slopes(y: Op, moved: Sequence[Op]) -> list[Op]:
     """Returns the derivatives of every element of `y`: the axes of y, then the duals of those of each op of `moved`."""
     error = placeholder(y.axes, dtype=y.dtype)
     slopes = vjp(y, list(moved), error)
-    copies = [(a, make_axis(name=f"{a.name}_row", batch=False, recurrent=False).resized(a.size)) for a in y.axes]
+    copies = [(a, make_axis(batch=False, recurrent=False).resized(a.size)) for a in y.axes]  # unnamed: a Jacobian inside has rows as well
     unit = filled(True, (), dtypes.bool_)
     for a, row in copies:
         unit = logical_and(unit, equal(iota(a), iota(row)))

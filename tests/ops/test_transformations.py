@@ -100,6 +100,26 @@ def test_jacobians_are_those_of_pytorch(name):
     np.testing.assert_allclose(run(slope, (x, value)), want, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("length", ["3", "?"])
+def test_a_jacobian_of_a_jacobian(length):
+    """The second derivatives of a function of several values, whose Jacobian has an axis and its dual."""
+    x, v = hole(f"H={length}"), RANDOM.normal(size=3)
+
+    def f(x):
+        return ng.sin(x) * ng.sum(x * x, out_axes=())
+
+    second = ng.jacobian(ng.jacobian(f))(x)
+    want = torch.func.jacrev(torch.func.jacrev(lambda t: torch.sin(t) * (t * t).sum()))(torch.tensor(v))
+    assert [a.label for a in second.axes] == ["H", "H'", "H''"]
+    np.testing.assert_allclose(run(second, (x, v)), want, rtol=1e-12, atol=1e-14)
+    inside = ng.jacobian(lambda x: ng.scan(lambda c, t: (c + ng.sum(ng.jacobian(f)(x), "H'") * t, None), x * 0.0, x, "H")[0])(x)
+
+    def looped(t):
+        return torch.func.jacrev(lambda t: torch.sin(t) * (t * t).sum())(t).sum(1) * t.sum()
+
+    np.testing.assert_allclose(run(inside, (x, v)), torch.func.jacrev(looped)(torch.tensor(v)), rtol=1e-12, atol=1e-14)
+
+
 def test_a_jacobian_times_a_vector_is_a_change():
     x, v = hole("H=3 K=4"), hole("H=3 K=4")
     slope = ng.jacobian(lambda x: ng.softmax(x, "K"))(x)
@@ -196,6 +216,22 @@ def test_vmap_of_a_while_whose_condition_differs(length):
     turns = [max(int(np.ceil(np.log(50 / t) / np.log(1.7))), 0) for t in first.sum(1)]
     np.testing.assert_allclose(alone, first * 1.7 ** np.array(turns)[:, None], rtol=1e-12)
     np.testing.assert_allclose(power, values**8, rtol=1e-12)
+
+
+@pytest.mark.parametrize("draw", ["uniform", "normal", "randint", "bernoulli"])
+def test_vmap_of_a_while_that_draws_and_ends_at_other_trips(draw):
+    """Each trip draws the numbers that a loop by itself draws, whichever other indices have ended before."""
+
+    def walk(turns):
+        def step(i, s):
+            return i + 1, s * 2 + ng.cast(getattr(ng, draw)(axes="H=40", seed=7), "float64")
+
+        return ng.while_loop(lambda i, s: i < turns, step, (0, ng.zeros("H=40", dtype="float64")))[1]
+
+    turns = [3, 0, 1, 5]
+    got, *alone = run([ng.vmap(walk, "B")(ng.constant(turns, "B=4")), *[walk(ng.constant(n)) for n in turns]])
+    np.testing.assert_array_equal(got, np.stack(alone))
+    assert len({*map(bytes, got)}) == 4
 
 
 def test_vmap_of_vmap_of_a_while():
