@@ -26,7 +26,7 @@ from ngraph.tensors.graph import (
     known_length,
     sizes,
 )
-from ngraph.tensors.index import Load, Read, affine, bounds, loads
+from ngraph.tensors.index import Load, Read, affine, bounds, depth, loads
 from ngraph.tensors.text import node_text
 
 ARGUMENTS = {
@@ -83,8 +83,8 @@ def _node(g: TensorGraph, n: TensorNode, there: set[Any]) -> Iterator[str]:
     yield from (f"{n!r} is over {a}, which is not an axis of the graph" for a in every if a not in g.axes)
     if n.split_k is not None and (n.kind != "reduce" or n.split_k not in n.axes):
         yield f"{n!r} has parts along {n.split_k}, which is none of its axes"
-    for r in n.reads:
-        yield from _read(g, n, r, there)
+    for r, predicate in _reads(n):
+        yield from _read(g, n, r, predicate, there)
     yield from _kind(g, n)
     fresh = changed(n)
     for name in DERIVED:
@@ -94,7 +94,29 @@ def _node(g: TensorGraph, n: TensorNode, there: set[Any]) -> Iterator[str]:
         yield f"{n!r} says it has {n.size} operations and {n.bytes} bytes, and it has {sizes(n, g.guesses)}"
 
 
-def _read(g: TensorGraph, n: TensorNode, r: Read, there: set[Any]) -> Iterator[str]:
+def _reads(n: TensorNode) -> Iterator[tuple[Read, tuple[ExprLike, ...]]]:
+    """Yields the reads of a node, each with the predicates under which it is made.
+
+    A read inside an index is made where those predicates of the reads around it hold that are known without it.
+    """
+    todo: list[tuple[Any, tuple[ExprLike, ...]]] = [(a, ()) for a in (*n.args, *(p.arg for p in n.parts))]
+    for p in n.parts:
+        todo += [(inner, p.predicate) for inner in loads(*p.place.values(), *p.predicate)]
+    seen = set[tuple[int, tuple[ExprLike, ...]]]()
+    while todo:
+        a, around = todo.pop()
+        if type(a) is IndexValue:
+            todo += [(inner, around) for inner in loads(a.value)]
+        elif type(a) is Read:
+            size = depth(Load(a))
+            every = tuple(dict.fromkeys((*a.predicate, *(e for e in around if depth(e) < size))))
+            if (id(a), every) not in seen:
+                seen.add((id(a), every))
+                yield a, every
+                todo += [(inner, every) for inner in loads(*a.index.values(), *a.predicate)]
+
+
+def _read(g: TensorGraph, n: TensorNode, r: Read, predicates: tuple[ExprLike, ...], there: set[Any]) -> Iterator[str]:
     source = r.source
     if type(source) is not Constant and source not in there:
         yield f"{n!r} reads {source!r}, which does not stand before it"
@@ -106,10 +128,10 @@ def _read(g: TensorGraph, n: TensorNode, r: Read, there: set[Any]) -> Iterator[s
         return
     if isinstance(source, TensorNode) and source.kind == "routine" and n.kind != "part":
         yield f"{n!r} reads {source!r}, of which only parts have values"
-    if any(isinstance(e, int) and e < 0 for e in r.predicate):
+    if any(isinstance(e, int) and e < 0 for e in predicates):
         return  # it never reads
-    inside = [inner for inner in loads(*r.predicate) if type(inner) is Read]
-    predicated = {x for predicate in r.predicate for x in _moving(predicate)}.union(*[inner.axes for inner in inside])
+    inside = [inner for inner in loads(*predicates) if type(inner) is Read]
+    predicated = {x for predicate in predicates for x in _moving(predicate)}.union(*[inner.axes for inner in inside])
     for a, e in r.index.items():
         size, moving = g.known(a), _moving(e)
         if not size or affine(e) is None or not all(g.known(x) for x in moving) or not predicated.isdisjoint(moving):

@@ -44,6 +44,13 @@ def product():
     return graph_of([ng.sum(ng.exp(x) * y, out_axes=[m])], x, y)
 
 
+def padded_rows():
+    """Rows at constant indices, padded: the index is read where the padding's predicates hold."""
+    h, k = axis(3, "H"), axis(4, "K")
+    x = hole(h)
+    return graph_of([ng.exp(ng.pad(ng.take(x, ng.constant(np.array([0, 0, 2, 1]), [k]), h), {k: (1, 2)}))], x)
+
+
 def caught(whole, graph):
     """Which of the two sees that something is wrong: "verify", "interpret", or nobody."""
     try:
@@ -75,6 +82,11 @@ def without_a_predicate(graph):
     n = next(n for n in graph.nodes if any(r.predicate for r in n.args if type(r) is Read))
     lost = [Read(a.source, a.index, a.predicate[1:], a.pad_value) if type(a) is Read and a.predicate else a for a in n.args]
     return put(graph, n, changed(n, args=tuple(lost)))
+
+
+def without_those_of_the_padding(graph):
+    n = next(n for n in graph.nodes if any(type(r) is Read and len(r.predicate) == 4 for r in n.args))
+    return put(graph, n, changed(n, args=tuple([Read(a.source, a.index, a.predicate[:2], a.pad_value) for a in n.args])))
 
 
 def put(graph, n, other):
@@ -137,6 +149,7 @@ def stale_facts(graph):
 
 MISTAKES = {
     "a dropped predicate": (convolution, without_a_predicate),
+    "a dropped predicate of the read around": (padded_rows, without_those_of_the_padding),
     "a swapped axis": (product, edited("multiply(%2, %1)", "multiply(%2[M: Idx(K), K: Idx(M)], %1)")),
     "a lost node": (product, without_a_node),
     "a lost reader": (product, without_a_reader),
