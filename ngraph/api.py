@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from ngraph.autodiff import deriv, jvp, vjp
+from ngraph.autodiff.custom import custom_gradient
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, NgraphWarning, UnmatchedAxesError
 from ngraph.op_graph import opdef as _opdef
@@ -297,6 +298,7 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "custom_gradient",
     "deconv",
     "deconvolution",
     "deriv",

@@ -110,6 +110,16 @@ def _while(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
     return results[0] if len(results) == 1 else REGISTRY["together"].build(*results)
 
 
+def _custom(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    body, gradient = op.attrs["body"], op.attrs["gradient"]
+    holes, results = _holes(inputs, body.inputs, extra), len(body.outputs)
+    outputs = _alike(op, with_axes(body.outputs, dict(zip(body.inputs, holes, strict=True))), extra)
+    given = [*_alike(op, gradient.inputs[:results], extra), *inputs]
+    errors = _holes(given, gradient.inputs, extra)
+    slopes = _alike(op, with_axes(gradient.outputs, dict(zip(gradient.inputs, errors, strict=True))), extra)
+    return op.opdef.build(*inputs, body=Body(holes, outputs), gradient=Body(errors, slopes))
+
+
 def _draw(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
     """Returns the numbers of the trip that the loops are at: the trip number of an index at which a loop has ended is a lower one."""
     trips = [REGISTRY["reduce"].build(t, kind="max", axes=t.axes) if t.axes else t for t in inputs[1:]]
@@ -122,6 +132,7 @@ _RULES: dict[str, Rule] = {
     "scan": _scan,
     "cond": _cond,
     "while": _while,
+    "custom_gradient": _custom,
     **dict.fromkeys(("concat", "sort", "scatter", "together"), _all_alike),
     **dict.fromkeys(("random_bits", "uniform", "normal", "randint"), _draw),
 }

@@ -241,7 +241,7 @@ OF_NGRAPH = by_name(
         "eval_shape": "x.axes and x.dtype of the op that the function returns",
         "remat": "ng.checkpoint(function, *inputs)",
         "associative_scan": "ng.cumsum(x, axis), or ng.scan(function, carry, xs, axis)",
-        "custom_vjp custom_jvp": "an op with its own derivative, as docs/writing-an-op.md shows",
+        "custom_vjp custom_jvp": "ng.custom_gradient(function)",
         "lax": "ng.scan, ng.while_loop or ng.cond",
         "tree_map tree": "nothing: arguments and results may be any nest of dicts, lists and tuples",
         "device_put block_until_ready device cuda cpu": f"{_TRANSFORMER}, whose calls take and give arrays",

@@ -388,7 +388,7 @@ def in_form(form: Any, ops: Sequence[Op]) -> Any:
     return nest.rebuilt(form, ops, _array_inside(form))
 
 
-def _spread(function: Callable[..., Any], *args: Any) -> Any:
+def spread(function: Callable[..., Any], *args: Any) -> Any:
     """Calls a function with the arguments, or with the elements of those that are tuples where it takes as many: `lambda i, v: ...`."""
     elements = [e for a in args for e in (a if type(a) is tuple else (a,))]
     return function(*(elements if len(elements) != len(args) and _takes(function, len(elements)) else args))
@@ -514,7 +514,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, re
     trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
     holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
     with _trip(holes[-1]):
-        given = _spread(function, in_form(carry, holes[: len(start)]), in_form(xs, holes[len(start) : -1]))
+        given = spread(function, in_form(carry, holes[: len(start)]), in_form(xs, holes[len(start) : -1]))
     if not isinstance(given, tuple) or len(given) != 2:
         raise GraphError(
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
@@ -549,11 +549,11 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     """
     start = (filled(0, (), dtypes.int32), *_start(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
-    holds = as_op(_spread(condition, in_form(carry, asked[1:])))
+    holds = as_op(spread(condition, in_form(carry, asked[1:])))
     if holds.dtype.kind != "bool" or holds.axes:
         raise DTypeError(f"while_loop: the condition gives {holds.type}, not one bool", fix="compare: lambda c: c < 10")
     with _trip(holes[0]):
-        following = _flat_like("while_loop: the function", carry, _spread(function, in_form(carry, holes[1:])))
+        following = _flat_like("while_loop: the function", carry, spread(function, in_form(carry, holes[1:])))
     wide = _widened(start[1:], following, carry)
     if wide is not None:
         return while_loop(condition, function, wide)

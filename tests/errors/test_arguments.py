@@ -67,6 +67,7 @@ VALID = {
     "cross_entropy_binary_inner": lambda: F(x(), x()),
     "cross_entropy_multi": lambda: F(ng.softmax(x(C, N)), x(C, N)),
     "cumsum": lambda: F(x(), H),
+    "custom_gradient": lambda: F(lambda a: (a, lambda e: e)),
     "deconv": lambda: F(image(), x(C, R, K), {H: R}),
     "deriv": lambda: (lambda w: F(ng.sum(w * w, out_axes=()), w))(ng.variable([H])),
     "diagonal": lambda: F(x(), H, W),
