@@ -9,6 +9,7 @@ from typing import Any
 from ngraph.errors import GraphError, show_line
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.parts import nest
 
 
 class ComputationOp:
@@ -21,15 +22,28 @@ class ComputationOp:
         return f"<computation {self.name or ''}({', '.join(p.label for p in self.parameters)})>"
 
 
-def _roots(returns: Any) -> list[Op]:
-    return [] if returns is None else [returns] if isinstance(returns, Op) else list(returns)
+def as_results(returns: Any) -> Any:
+    """Returns a nest of ops for what a computation gives: a tuple for a list or another iterable, a dict by op for a set.
+
+    Raises GraphError for what is no op.
+    """
+    if isinstance(returns, (set, frozenset)):
+        returns = {op: op for op in sorted(returns, key=lambda op: op.serial if isinstance(op, Op) else -1)}
+    elif isinstance(returns, list) or (
+        nest.parts(returns) is None and not isinstance(returns, (Op, str)) and isinstance(returns, Iterable)
+    ):
+        returns = tuple(returns)
+    for op in nest.leaves(returns):
+        if not isinstance(op, Op):
+            raise GraphError(f"a computation gives ops, and {op!r} is none", fix="make an op of it: ng.constant(...)")
+    return returns
 
 
 def computation(returns: Any, *args: Any, name: str | None = None) -> ComputationOp:
     """Returns a computation that any number of transformers can run: `ngt.make_transformer().add_computation(c)`.
 
-    returns: an op, a list, tuple or set of ops, or None. args: placeholders and variables whose values are the arguments, in order; or the
-    one word "all", for all placeholders in order of creation.
+    returns: an op, a set of ops, or a nest of them, as in `transformer.computation`; or None. args: placeholders and variables whose
+    values are the arguments, in order; or the one word "all", for all placeholders in order of creation.
     Raises GraphError for a placeholder that is needed and not listed.
 
     >>> import ngraph.transformers as ngt
@@ -37,7 +51,7 @@ def computation(returns: Any, *args: Any, name: str | None = None) -> Computatio
     >>> float(ngt.make_transformer().add_computation(ng.computation(x + 1, x))(2))
     3.0
     """
-    roots = _roots(returns)
+    roots = nest.leaves(as_results(returns))
     if args == ("all",):
         args = tuple(sorted((o for o in ordered(roots) if o.is_placeholder), key=lambda o: o.serial))
     elif len(args) == 1 and isinstance(args[0], (list, tuple)):

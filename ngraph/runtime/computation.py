@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +28,8 @@ from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.memory import with_room
 from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op, TensorType
+from ngraph.ops.computation import as_results
+from ngraph.parts import nest
 from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Ran, watching
 from ngraph.program.lower import Lowered, lower, no_origin
@@ -103,24 +105,18 @@ class Maker(Protocol):
 
 
 class ResultForm:
-    """The structure of results: one value, a tuple, a dict, or nothing. `writes`: values for parameters, by number, that follow them."""
+    """The structure of results. `writes`: values for parameters, by number, that follow them.
+
+    ops    in order                                single, nothing    whether they are one op, or none
+    nest   what the results are put into; None where they are one op, none, or a tuple of ops
+    slots  for each op its number among those with values; None for one without
+    """
 
     def __init__(self, results: Any, writes: Mapping[int, Op] = {}):
-        self.keys: list[Op] | None = None
-        if results is None:
-            ops: list[Any] = []
-        elif isinstance(results, Op) or not isinstance(results, Iterable) or isinstance(results, str):
-            ops = [results]
-        else:
-            ops = list(results)
-            if isinstance(results, (set, frozenset)):
-                ops = self.keys = sorted(ops, key=lambda op: op.serial if isinstance(op, Op) else -1)
-        for op in ops if not isinstance(results, Mapping) else [results]:
-            if isinstance(op, (list, tuple, Mapping)):
-                fix = "pass one list of ops; ng.function takes dicts and lists of them, and gives arrays in that form"
-                raise GraphError(f"a computation gives ops, and one of its results is a {type(op).__name__}", fix=fix)
-            if not isinstance(op, Op):
-                raise GraphError(f"a computation gives ops, and {op!r} is none", fix="make an op of it: ng.constant(...)")
+        form = as_results(results)
+        ops = nest.leaves(form)
+        flat = type(form) is tuple and all(isinstance(r, Op) for r in form)
+        self.nest = None if flat or form is None or isinstance(form, Op) else form
         self.ops: list[Op] = ops
         self.single = isinstance(results, Op)
         self.nothing = results is None
@@ -139,7 +135,18 @@ class ResultForm:
             outputs = tuple([None if k is None else outputs[k] for k in self.slots])
         if self.single:
             return outputs[0]
-        return outputs if self.keys is None else dict(zip(self.keys, outputs, strict=True))
+        return outputs if self.nest is None else nest.rebuilt(self.nest, outputs)
+
+    def taken(self, given: Any) -> list[Any]:
+        """Returns for each op what stands in its place. Raises ValueError for another form."""
+        if self.nest is not None:
+            return list(nest.taken(self.nest, given, "out="))
+        if self.nothing:
+            return []
+        if not self.single and not (isinstance(given, Sequence) and len(given) == len(self.ops)):
+            got = f"{len(given)} arrays" if isinstance(given, (Mapping, Sequence)) else type(given).__name__
+            raise ValueError(f"out= takes a list of {len(self.ops)}, one for each result, and got {got}")
+        return [given] if self.single else list(given)
 
 
 def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
@@ -443,28 +450,20 @@ class Computation(Alone, partial[Any]):
 
     def _targets(self, out: Any) -> list[Any]:
         """Returns the caller's arrays, in the order of the results."""
-        keys, n = self.results.keys, len(self.results.ops)
-        if self.results.single:
-            return [out]
-        if keys is not None and isinstance(out, Mapping) and all(k in out for k in keys):
-            return [out[k] for k in keys]
-        if keys is None and isinstance(out, Sequence) and len(out) == n:
-            return list(out)
-        got = f"{len(out)} arrays" if isinstance(out, (Mapping, Sequence)) else type(out).__name__
-        wanted = "a dict of the results" if keys is not None else f"a list of {n}, one for each result"
-        raise ArgumentError(f"{self.name}: out= takes {wanted}, and got {got}")
+        try:
+            return self.results.taken(out)
+        except ValueError as error:
+            raise ArgumentError(f"{self.name}: {error}") from None
 
     def _into(self, out: Any, *arguments: Any) -> Any:
         """Computes results in the caller's arrays: directly where that is possible, else by copies."""
-        keys = self.results.keys
         targets = [as_array(t) if exchange_api(type(t)) is not None else t for t in self._targets(out)]
         if self.writes:
             check_out(targets, written(arguments, self.writes, self._lowered.program, self.parameters), self.parameters)
         entry = self._ready() if self._entry == self._first else self._entry
         takes = self.executable.native is not None or self.writes or self.forms != PLAIN
         given = entry(*arguments, out=targets) if takes and self.results.plain else entry(*arguments)
-        arrays = [given[k] for k in keys] if keys is not None else [given] if self.results.single else given
-        pairs = list(zip(targets, arrays, strict=True))
+        pairs = list(zip(targets, self.results.taken(given), strict=True))
         for target, array in pairs:
             if array is None or array is target:
                 continue
@@ -527,7 +526,7 @@ class Computation(Alone, partial[Any]):
         took    seconds of a call, where known
         """
         native = self.executable.native
-        if native is None or self.results.keys is not None or self._fast is not None:
+        if native is None or self.results.nest is not None or self._fast is not None:
             return
         slots = self.results.slots
         order = None if self.results.nothing else slots[0] if self.results.single else slots

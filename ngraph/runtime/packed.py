@@ -52,7 +52,7 @@ class PackedFace(NamedTuple):
 def packed(computation: Computation) -> PackedComputation:
     """Returns a computation as a value that pickles. Raises UnsupportedError where it cannot be made of it again."""
     results, forms = computation.results, computation.forms
-    if computation.written or not results.plain or results.keys is not None or computation._maker.facts() is None:
+    if computation.written or not results.plain or results.nest is not None or computation._maker.facts() is None:
         raise UnsupportedError(f"{computation.name} cannot be packed: it writes state, has effects, or a transformer that caches nothing")
     program, lowered = computation.program, computation._lowered
     fingerprint, names = program_fingerprint(program)

@@ -140,8 +140,9 @@ class Transformer(Alone):
     ) -> Computation:
         """Returns a callable that computes `results` from values for `parameters`, in order.
 
-        results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
-        assigns, are executed and give None. parameters: placeholders, or variables whose value is then the argument.
+        results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing, and any other nest of dicts, lists,
+        tuples and dataclasses its own form. Ops without a value, such as assigns, are executed and give None.
+        parameters: placeholders, or variables whose value is then the argument.
         writes: {parameter: value}: a call writes the value into the array that it got for the parameter, once all reads of it are
         done; the value may lack axes of the parameter, as in `assign`, and is not a result.
         orders: {parameter or result: its axes from the slowest in memory to the fastest}, where that is not the order of its dims:

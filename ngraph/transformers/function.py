@@ -143,7 +143,10 @@ class ArrayFunction:
         """Yields the values of one input's leaves, in order."""
         form = self.inputs[k]
         if k in by_input:
-            yield from self._matched(form, by_input[k], self.names[k] or f"input {k}")
+            try:
+                yield from nest.taken(form, by_input[k], self.names[k] or f"input {k}")
+            except ValueError as error:
+                raise ArgumentError(str(error)) from None
             return
         for op in nest.leaves(form):
             if op not in by_leaf:
@@ -151,19 +154,6 @@ class ArrayFunction:
                     f"{self.names[k] or op.label} {show_axes(op.axes)} is not given", fix=f"write {self._call()}", details=self._listed()
                 )
             yield by_leaf[op]
-
-    def _matched(self, form: Any, value: Any, what: str) -> Iterator[Any]:
-        """Yields the leaves of a value that has the form of an input. Raises ArgumentError where it has another."""
-        inner = nest.parts(form)
-        if inner is None:
-            yield value
-            return
-        theirs = nest.parts(value) or {}
-        if set(theirs) != set(inner):
-            wanted = ", ".join(map(str, inner))
-            raise ArgumentError(f"{what} has the parts {wanted}, and got {', '.join(map(str, theirs)) or type(value).__name__}")
-        for key, part in inner.items():
-            yield from self._matched(part, theirs[key], f"{what}.{key}")
 
     def _place(self, key: Any) -> int | Op:
         """Returns the input that a key of a call denotes, by its number, or a leaf of the inputs. Raises UnknownName."""

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -34,6 +35,33 @@ def test_results_come_in_the_form_that_was_asked_for(transformer):
     assert transformer.computation(ng.assign(w, x), x)([1, 2, 3]) is None
     assert transformer.computation([ng.assign(w, x + 4), a], x)([1, 2, 3])[0] is None
     assert transformer.get(w).tolist() == [5, 6, 7]
+
+
+def test_results_come_in_the_nest_that_was_asked_for(transformer):
+    class Two(NamedTuple):
+        first: Any
+        rest: Any
+
+    x, w = ng.placeholder([C]), ng.variable([C], initial_value=0)
+    a, b, update = x + 1, x * 2, ng.assign(w, x)
+    run = transformer.computation({"mean": ng.mean(x, out_axes=()), "all": [a, (b, None)], "step": {"w": update, "two": Two(b, a)}}, x)
+    for _ in range(3):
+        got = run([1, 2, 3])
+        assert list(got) == ["mean", "all", "step"] and float(got["mean"]) == 2
+        assert isinstance(got["all"], list) and got["all"][0].tolist() == [2, 3, 4] and got["all"][1][1] is None
+        assert got["step"]["w"] is None and isinstance(got["step"]["two"], Two) and got["step"]["two"].rest.tolist() == [2, 3, 4]
+    assert transformer.get(w).tolist() == [1, 2, 3]
+    pairs = transformer.computation([[a, b], [update, b]], x)([1, 2, 3])
+    assert isinstance(pairs, tuple) and isinstance(pairs[0], list) and pairs[1][0] is None
+    named = transformer.computation({"a": a, "b": {"c": b}}, x)
+    out = {"b": {"c": np.zeros(3, np.float32)}, "a": np.zeros(3, np.float32)}
+    assert named([1, 2, 3], out=out) is out and out["b"]["c"].tolist() == [2, 4, 6] and out["a"].tolist() == [2, 3, 4]
+    with pytest.raises(ArgumentError, match="out= has the parts a, b, and got a"):
+        named([1, 2, 3], out={"a": out["a"]})
+    every = transformer.add_computation(ng.computation({"a": a, "b": [b]}, "all"))
+    assert every([1, 2, 3])["b"][0].tolist() == [2, 4, 6]
+    with pytest.raises(GraphError, match="gives ops, and 'x' is none"):
+        transformer.computation({"a": a, "b": ["x"]}, x)
 
 
 def test_results_are_the_callers_own(transformer):
