@@ -38,8 +38,9 @@ def existing(path: str) -> str:
 
 
 def model_file(path: str) -> str:
-    """Returns the path of an existing file that may be a model."""
-    ending = os.path.splitext(existing(path))[1].lower()
+    """Returns the path of an existing file that may be a model; `prog.py:name`, as `explain` takes it, is none."""
+    program = path.rpartition(":")[0]
+    ending = os.path.splitext(program if program.endswith(".py") and os.path.isfile(program) else existing(path))[1].lower()
     if ending in OTHERS:
         raise argparse.ArgumentTypeError(f"{path} is not a model\n{OTHERS[ending]}")
     return path

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ngraph.errors import NgraphError
+from ngraph.errors import NgraphError, nearest
 from ngraph.frontends.positional import formats
 from ngraph.op_graph.files import told
 from ngraph.verbs import UsageError
@@ -78,10 +78,10 @@ def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[
     path, _, name = target.rpartition(":") if ":" in target and not os.path.exists(target) else (target, "", "")
     names = run_file(path)
     there = [n for n, v in names.items() if not n.startswith("_") and wanted(v)]
-    instead = f"as in {path}:{there[0]}" if there else ""
+    likely = [n for n in there if best(names[n])] or there
+    instead = f"as in {path}:{nearest(name, there) or likely[0]}" if there else ""
     listed = f"{path} has {', '.join(there)}" if there else f"{path} has none"
     if not name:
-        likely = [n for n in there if best(names[n])] or there
         if len(likely) != 1:
             raise UsageError(f"say which {what}, as in {path}:{likely[0] if likely else 'name'}; {listed}")
         return names[likely[0]]

@@ -350,7 +350,8 @@ class LSTM(_Recurrent):
 class BiRNN(Layer):
     """Two recurrent layers, forwards and backwards in time. The result is a pair, or their sum, or both along one feature axis.
 
-    Arguments as for Recurrent. sum_out, concat_out: at most one of them. cell: Recurrent, LSTM or GRU.
+    Arguments as for Recurrent, but that reset_cells is False by default, as upstream's: both directions start where the call before ended.
+    sum_out, concat_out: at most one of them. cell: Recurrent, LSTM or GRU.
     init_state, in the call: one for both, or a pair.
     """
 
