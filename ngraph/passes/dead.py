@@ -24,7 +24,8 @@ def dead(program: Program) -> Program:
 def _dead(program: Program, bodies: dict[Program, Program]) -> Program:
     def body(p: Program) -> Program:
         if p not in bodies:
-            bodies[p] = _dead(p, bodies)
+            made = _dead(p, bodies)
+            bodies[p] = bodies[made] = made
         return bodies[p]
 
     need = _Needs(program)
@@ -33,10 +34,12 @@ def _dead(program: Program, bodies: dict[Program, Program]) -> Program:
     kept: list[Step] = []
     for step in reversed(program.steps):
         if any(v in need.values for v in step.results):
-            prune = PRUNE.get(step.op)
-            if prune is not None:
-                step = prune(step, [k for k, v in enumerate(step.results) if v in need.values])
+            prune, before = PRUNE.get(step.op), None
             step = map_bodies(step, body)
+            while prune is not None and step is not before:  # a loop inside the body, with fewer results, reads fewer of its inputs
+                before = step
+                step = prune(step, [k for k, v in enumerate(step.results) if v in need.values])
+                step = step if step is before else map_bodies(step, body)
             kept.append(step)
             need.step(step)
     written = {name for name, _ in program.state_out}

@@ -228,6 +228,26 @@ def test_a_choice_gives_only_what_is_read():
             agree(program, after, [np.array(flag), *(np.arange(3, dtype=np.float32) + k for k in range(3))])
 
 
+def test_what_a_loop_inside_a_body_does_not_read_the_outer_loop_does_not_take():
+    inner = Steps()
+    item, idle = inner.input(), inner.input()
+    middle = Steps(T=4)
+    start, items, unread = middle.input(), middle.input("T"), middle.input("T")
+    sums = middle("scan", items, unread, body=inner.program(inner("exp", item), idle), axis="T", reverse=False, carries=0, xs=2)
+    body = middle.program(middle("add", start, middle("reduce", sums[0], kind="add", axes=("T",))))
+    s = Steps(T=4, U=2)
+    kept = Value(TensorType((AxisId("T"),), dtypes.float32), "kept")
+    made = s("scan", s.input(), s.input("T"), kept, body=body, axis=AxisId("U"), reverse=False, carries=1, xs=0)
+    program = s.program(made, state_in=(State("kept", kept),))
+    after = verify(dead(program))
+    assert after.state_in == () and len(after.steps[0].inputs) == 2
+    agree(
+        program.with_(state_in=(), inputs=(*program.inputs, kept)),
+        after.with_(inputs=(*program.inputs, kept)),
+        [np.float32(1), np.arange(4, dtype=np.float32), np.ones(4, np.float32)],
+    )
+
+
 # ---- fold ----
 
 

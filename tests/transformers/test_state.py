@@ -340,3 +340,15 @@ def test_a_variable_that_does_not_fit_into_memory_is_said_so(transformer):
     w = ng.variable([a, b], initial_value=0.5).named("huge")
     with pytest.raises(OutOfMemoryError, match=r"no room for the variable huge \[A=16777216, B=16777216\]"):
         transformer.computation(ng.sum(w, out_axes=()))()
+
+
+def test_a_variable_that_loops_in_loops_take_and_do_not_read(transformer):
+    """Its derivative is 0, and what a derivative takes of it once is not taken by any version of the program."""
+    T, W = ng.axes("T=2 W=3")
+    x, v = ng.placeholder([W], dtype="float64"), ng.variable([W, T], initial_value=1.5, dtype="float64")
+    last = ng.checkpoint(lambda u: ng.scan(lambda h, _: (ng.tanh(h), None), u, v, T, reverse=True)[0], x)
+    value, *slopes = transformer.computation([ng.sum(last, out_axes=()), *ng.deriv(ng.sum(last, out_axes=()), [x, v])], x)([0.1, 0.2, 0.3])
+    h = np.tanh([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(value, np.tanh(h).sum(), rtol=1e-12)
+    np.testing.assert_allclose(slopes[0], (1 - np.tanh(h) ** 2) * (1 - h**2), rtol=1e-12)
+    assert not slopes[1].any()
