@@ -1492,7 +1492,7 @@ WITHOUT_A_ROW = {
     "deriv jvp vjp": "the kind derivatives",
     "nonzero": "a length that the call finds out: tests/ops, tests/transformers",
     "computation function": "makes no op",
-    "grad value_and_grad jacobian hessian hvp vmap": "derivatives and batches of functions, in tests of their own",
+    "custom_gradient grad value_and_grad jacobian hessian hvp vmap": "derivatives and batches of functions, in tests of their own",
     "all any arange argsort atan2 batch_norm bincount categorical cosh cross cummax cummin cumprod diag digamma dropout erfinv eye "
     "fft full gamma glu grid_sample group_norm gumbel hardswish histogram hypot ifft interpolate irfft isfinite isinf isnan kron "
     "layer_norm leaky_relu lgamma linspace logaddexp logcumsumexp logical_xor median mish nan_to_num norm ones outer pixel_shuffle "
