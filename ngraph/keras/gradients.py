@@ -13,11 +13,12 @@ from keras.src import tree
 from keras.src.backend.common import KerasVariable
 
 from ngraph.autodiff.backward import deriv, jvp, vjp
+from ngraph.autodiff.custom import custom_gradient
 from ngraph.errors import ArgumentError
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.tensors import BackendTensor, apply, lifted, whole
 from ngraph.keras.traces import KerasTrace, TapeRecord, Taping, reading, record, taping
-from ngraph.op_graph.opdef import OpDef
+from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast, rename_record
 from ngraph.parts.deferred import deferred
@@ -226,44 +227,43 @@ def _backward_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def differentiated(g: KerasTrace | None, fun: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
     """Returns the result of `fun`, whose second result is the function that gives derivatives by its arguments from those by the result."""
-    found, gradient = fun(*args, **kwargs)
-    leaves = tree.flatten(found)
-    tensors = [a for a in args if isinstance(a, BackendTensor)]
     places = [k for k, a in enumerate(args) if isinstance(a, BackendTensor)]
 
-    def slopes(*ups: Any) -> list[Any]:
-        made = gradient(*ups)
-        made = list(made) if isinstance(made, (tuple, list)) else [made]
-        return [made[k] for k in places] if len(made) == len(args) else made
+    def chosen(made: Any) -> list[Any]:
+        found = list(made) if isinstance(made, (tuple, list)) else [made]
+        return [found[k] for k in places] if len(found) == len(args) else found
 
     if g is None:
+        found, gradient = fun(*args, **kwargs)
+        leaves = tree.flatten(found)
         if taping():
             leaves = [BackendTensor(y.array) for y in leaves]
-            record(fun, tensors, {"gradient": slopes}, tuple(leaves))
+            record(fun, [args[k] for k in places], {"gradient": lambda *ups: chosen(gradient(*ups))}, tuple(leaves))
         return tree.pack_sequence_as(found, leaves)
-    inputs = [lifted(g, a) for a in tensors]
-    outputs = [lifted(g, y) for y in leaves]
-    made = []
-    for k, y in enumerate(outputs):
+    inputs = [lifted(g, args[k]) for k in places]
+    form: list[Any] = []
 
-        def grad(op: Any, dy: Any, *_: Any, k: int = k) -> Any:
-            ups = [BackendTensor(t=Tensor(dy if j == k else e.filled(0, o.op.axes, o.dtype), o.dims), g=g) for j, o in enumerate(outputs)]
-            parts: list[Any] = [None]
-            for dx, x in zip(slopes(*ups), inputs, strict=True):
-                t = None if dx is None else g.renamed(g.full(lifted(g, dx)), g.full(x).dims)
-                parts.append(None if t is None or not x.dtype.is_float else _onto(g, t, x))
-            return tuple(parts)
+    def traced(*ops: Op) -> Any:
+        own, mine = list(args), [Tensor(op, x.dims) for op, x in zip(ops, inputs, strict=True)]
+        for k, x in zip(places, mine, strict=True):
+            own[k] = BackendTensor(t=x, g=g)
+        found, gradient = fun(*own, **kwargs)
+        outputs = [lifted(g, y) for y in tree.flatten(found)]
+        form[:] = [found, outputs]
 
-        own = OpDef(
-            "custom_gradient",
-            "The first input, with a derivative of its own.",
-            type=lambda types: types[0],
-            lower=lambda op, y, *xs: y,
-            grad=grad,
-            core=False,
-        )
-        made.append(BackendTensor(t=Tensor(own.build(y.op, *[x.op for x in inputs]), y.dims), g=g))
-    return tree.pack_sequence_as(found, made)
+        def slopes(errors: tuple[Op, ...]) -> Any:
+            ups = [BackendTensor(t=Tensor(op, y.dims), g=g) for op, y in zip(errors, outputs, strict=True)]
+            given = [
+                None if dx is None or not x.dtype.is_float else _onto(g, g.renamed(g.full(lifted(g, dx)), g.full(x).dims), x)
+                for dx, x in zip(chosen(gradient(*ups)), mine, strict=True)
+            ]
+            return given[0] if len(given) == 1 else tuple(given)
+
+        return tuple([y.op for y in outputs]), slopes
+
+    made = custom_gradient(traced)(*[x.op for x in inputs])
+    found, outputs = form
+    return tree.pack_sequence_as(found, [BackendTensor(t=Tensor(op, y.dims), g=g) for op, y in zip(made, outputs, strict=True)])
 
 
 def _onto(g: KerasTrace, t: Tensor, x: Tensor) -> Any:

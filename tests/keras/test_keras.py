@@ -227,6 +227,30 @@ def test_a_gradient_of_ones_own(compiled):
     np.testing.assert_array_equal(found, np.full((2, 1), 20.0))
 
 
+@pytest.mark.parametrize("inside", ["cond", "vectorized_map", "scan", "fori_loop", "remat"])
+def test_a_gradient_of_ones_own_inside_of(inside):
+    """A derivative that reads what the function computed, which a body of a loop or a branch computes."""
+
+    @ops.custom_gradient
+    def cubed(x):
+        y = x * x
+        return y * x, lambda upstream: upstream * (2 * y + 1)
+
+    made = {
+        "cond": lambda x: ops.cond(ops.sum(x) > -9, lambda: cubed(x), lambda: x),
+        "vectorized_map": lambda x: ops.vectorized_map(cubed, x),
+        "scan": lambda x: ops.scan(lambda c, t: (cubed(c) + t, c), x, ops.zeros((2, 3)))[0],
+        "fori_loop": lambda x: ops.fori_loop(0, 2, lambda i, v: cubed(v), x),
+        "remat": keras.remat(cubed),
+    }[inside]
+    x = np.array([0.3, -0.8, 1.1], "float32")
+    value, slope = ngraph.keras.jit(ngraph.keras.value_and_grad(lambda x: ops.sum(made(x))))(x)
+    once = 2 * x * x + 1
+    twice = inside in ("scan", "fori_loop")
+    np.testing.assert_allclose(value, ((x**3) ** 3 if twice else x**3).sum(), rtol=1e-5)
+    np.testing.assert_allclose(slope, once * (2 * x**6 + 1) if twice else once, rtol=1e-5)
+
+
 def test_a_value_that_is_needed_while_a_step_is_compiled_is_refused():
     with pytest.raises(NgraphError, match="the value of a tensor is needed"):
         ngraph.keras.jit(lambda x: x if bool(ops.sum(x) > 0) else -x)(np.ones(3, "float32"))
