@@ -102,7 +102,8 @@ class _HoistedScan:
             self.behind.append(Step((self.step.results[k],), s.op, tuple(inputs), self.attrs(s, inputs), s.origin))
         if not (gone or self.slices or self.consts):
             return [self.step]
-        return [*self.before, self.rest(steps, gone, asked), *self.behind]
+        rest = self.rest(steps, gone, asked)
+        return [*self.before, *([rest] if rest.results else []), *self.behind]
 
     # before the loop
     def outside(self, v: Value) -> Value:

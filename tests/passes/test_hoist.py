@@ -124,6 +124,22 @@ def test_a_loop_that_only_sums_is_gone():
     same(p, q)
 
 
+def test_a_loop_of_which_all_leaves_inside_a_loop_that_is_hoisted_again():
+    """As `cpu` does for each version of a program: nothing is left of the inner loop, not even a step without results."""
+    x, y, w, h = hole(T, N, X), hole(G, N, H), hole(X, H), hole(N, H)
+
+    def outer(h, y):
+        total, _ = ng.scan(lambda c, x: (c + ng.dot(x, w), None), h * y, x, T)
+        return ng.tanh(h + total), total
+
+    last, totals = ng.scan(outer, h, y, G)
+    whole = dead(lower([last, totals], (x, y, w, h)).program)
+    once = hoist(whole)
+    assert all(s.results for p in (once, *(a for s in once.steps for a in s.attrs.values() if isinstance(a, Program))) for s in p.steps)
+    same(whole, once)
+    same(whole, hoist(once))
+
+
 def test_loops_in_loops():
     x, w, u = hole(G, T, N, X), hole(X, H), hole(H - 1, H)
 
