@@ -131,6 +131,16 @@ def concat_from_sequence(n: Any, s: Value) -> Value:
     return joined(n.g, [n.g.tensor(v) for v in s], k % s[0].rank)
 
 
+@translates("SequenceMap")
+def sequence_map(n: Any, s: Value, *others: Value) -> tuple[list[Value], ...]:
+    """The body for each place of the sequences; a tensor stands for itself in each."""
+    graph = n.attr("body")
+    if any(isinstance(v, list) and len(v) != len(s) for v in others):
+        raise GraphError(f"sequences of {', '.join(str(len(v)) for v in (s, *others) if isinstance(v, list))} values are mapped together")
+    turns = [n.graph(graph, [v[k] if isinstance(v, list) else v for v in (s, *others)]) for k in range(len(s))]
+    return tuple([turn[k] for turn in turns] for k in range(len(graph.output)))
+
+
 # ---- optionals ----------------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from ngraph.op_graph.op import Op, ordered
 from ngraph.ops.elementwise import cast, constant, constant_record, filled
 from ngraph.ops.rearrange import broadcast, digits, product, radix, reindex, rename_record, stack
 from ngraph.ops.state import placeholder, value_of
+from ngraph.program.program import attr_axes
 from ngraph.transformers import make_transformer_factory
 
 MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading
@@ -290,8 +291,7 @@ class ModelTrace:
         every = list(ordered([t.op]))
         if any(o.is_variable or o.is_placeholder for o in every):
             return None
-        sizes = [e for o in every for e in (*[a.size for a in (o.axes if o.is_tensor_op else ())], o.attrs.get("value"))]
-        lengths = {leaf.of.name for e in sizes if isinstance(e, Expr) for leaf in expr.leaves(e) if isinstance(leaf, Len)}
+        lengths = {a.name for a in lengths_in([t.op])}
         if lengths:
             if self.unseen is not None:
                 raise Fixed(lengths)
@@ -542,15 +542,12 @@ class ModelTrace:
 
     def holes(self, ops: Sequence[Op]) -> list[Op]:
         """The placeholders that ops need: those whose values they read, and those that tell them a length that nothing else tells."""
-        every = list(ordered(ops))
-        found = [o for o in every if o.is_placeholder]
+        found = [o for o in ordered(ops) if o.is_placeholder]
         told = {a for h in found for a in _open(h)}
-        for o in every:
-            for e in (*[a.size for a in (o.axes if o.is_tensor_op else ())], o.attrs.get("value")):
-                for leaf in expr.leaves(e) if isinstance(e, Expr) else ():
-                    if isinstance(leaf, Len) and leaf.of not in told:
-                        found += [h for h in self.slots if h.is_placeholder and leaf.of in _open(h)][:1]
-                        told.update(*map(_open, found[-1:]), [leaf.of])
+        for a in lengths_in(ops):
+            if a not in told:
+                found += [h for h in self.slots if h.is_placeholder and a in _open(h)][:1]
+                told.update(*map(_open, found[-1:]), [a])
         return found
 
     def unknown(self, axis: Axis | None) -> bool:
@@ -615,6 +612,15 @@ class ModelTrace:
 def _open(h: Op) -> list[Axis]:
     """Returns the axes whose lengths a placeholder tells: not those of another length that are called alike."""
     return [a for a in h.axes if isinstance(a.size, Len)]
+
+
+def lengths_in(ops: Iterable[Op]) -> Iterator[Axis]:
+    """Yields the axes whose open lengths ops need, with repetition; those that only bodies of loops and branches need, too."""
+    for o in Op.all_op_references(ops):
+        for a in (*(o.axes if o.is_tensor_op else ()), *attr_axes(tuple(o.attrs.values()))):
+            for leaf in expr.leaves(a.size) if isinstance(a.size, Expr) else ():
+                if isinstance(leaf, Len):
+                    yield leaf.of
 
 
 def unlike(a: Axis, b: Axis) -> bool:

@@ -183,3 +183,35 @@ def test_a_later_call_without_room_for_a_window_is_refused():
     m = agree(model([pool], [("x", F, [1, 1, "n"])], [("y", F, None)]), {"x": x(1, 1, 7)}, {"x": x(1, 1, 5)})
     with pytest.raises(ng.errors.GraphError, match="a length comes out negative"):
         m(x(1, 1, 2))
+
+
+def test_a_length_that_only_a_body_needs_comes_with_an_input_that_nothing_else_reads():
+    body = graph(
+        [
+            h.make_node("Add", ["s", "count"], ["next"]),
+            h.make_node("Less", ["next", "limit"], ["on"]),
+        ],
+        [("i", I, []), ("c", B, []), ("s", I, [])],
+        [("on", B, []), ("next", I, [])],
+    )
+    nodes = [
+        h.make_node("Shape", ["x"], ["shape"]),
+        h.make_node("Gather", ["shape", "zero"], ["count"]),
+        h.make_node("Loop", ["", "true", "k"], ["end"], body=body),
+        h.make_node("Range", ["zero", "end", "one"], ["y"]),  # its length is computed first
+    ]
+    constants = {"true": np.array(True), "limit": np.array(20), "zero": np.array(0), "one": np.array(1)}
+    whole = model(nodes, [("x", F, ["n", 2]), ("k", I, [])], [("y", I, None)], constants)
+    agree(whole, *({"x": x(n, 2), "k": np.array(k)} for n, k in ((3, 1), (4, 1), (3, 25))))
+
+
+def test_a_body_mapped_over_a_sequence_uses_values_outside_of_it():
+    body = graph(
+        [h.make_node("Mul", ["s", "x"], ["p"]), h.make_node("Add", ["p", "t"], ["y"])], [("s", F, None), ("t", F, None)], [("y", F, None)]
+    )
+    nodes = [
+        h.make_node("SplitToSequence", ["x", "one"], ["parts"], axis=0),
+        h.make_node("SequenceMap", ["parts", "x"], ["mapped"], body=body),
+        h.make_node("ConcatFromSequence", ["mapped"], ["y"], axis=0),
+    ]
+    agree(model(nodes, [("x", F, ["n", 2])], [("y", F, None)], {"one": np.array(1)}), {"x": x(3, 2)}, {"x": x(1, 2)})
