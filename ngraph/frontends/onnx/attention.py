@@ -15,6 +15,7 @@ from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.shapes import at, joined, part, permuted, size_op
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 
 
@@ -23,10 +24,11 @@ def masked(g: Any, mask: Value, q: Tensor, k: Tensor, low: float) -> Tensor:
     m = g.tensor(mask)
     _, j = times(q, k)
     if m.rank == 1:
-        if g.same(m.shape[0], q.shape[0]):
-            ends = permuted(m, 0, None, None, None)
+        batch = q.shape[0]
+        if g.same(m.shape[0], batch) or g.same(m.shape[0], 3 * batch + 2):  # which has also where each row begins, as packed ones need it
+            ends = permuted(part(g, m, 0, 0, batch), 0, None, None, None)
             return only(each(g, lambda a, b: e.less(a, e.cast(b, a.dtype)), j, ends), low)
-        batch = g.number(q.shape[0])
+        batch = g.number(batch)
         if not g.same(m.shape[0], 2 * batch):
             raise UnsupportedError(f"a mask of {g.show(m)} for {batch} rows of packed sentences", fix="export it with a mask for each key")
         ends, starts = (permuted(part(g, m, 0, at, batch), 0, None, None, None) for at in (0, batch))
@@ -44,14 +46,14 @@ def masked(g: Any, mask: Value, q: Tensor, k: Tensor, low: float) -> Tensor:
 # ---- attention whose keys stay as they are -----------------------------------------------------------------------------------
 
 
-def finish(n: Any, q: Tensor, k: Tensor, v: Tensor, mask: Value, bias: Value) -> tuple[Tensor, Tensor]:
-    """Attention as Attention and MultiHeadAttention have it."""
+def finish(n: Any, q: Tensor, k: Tensor, v: Tensor, mask: Value, bias: Value, past: ExprLike) -> tuple[Tensor, Tensor]:
+    """Attention as Attention and MultiHeadAttention have it. past: how many keys stand before the first query's own."""
     g = n.g
     added: list[Value] = [] if bias is None else [bias]
     if mask is not None:
         added.append(masked(g, mask, q, k, n.attr("mask_filter_value", -10000.0)))
     if n.attr("unidirectional", 0):
-        added.append(later(g, q, k))
+        added.append(later(g, q, k, past))
     y, scores = attend(g, q, k, v, n.attr("scale", 0.0) or None, added)
     return one(g, y), scores
 
@@ -80,10 +82,12 @@ def projected(n: Any, t: Tensor, mask: Value, past: Value, more: Value) -> tuple
     sizes = n.attr("qkv_hidden_sizes") or [width // 3] * 3
     starts = (0, sizes[0], sizes[0] + sizes[1])
     q, k, v = (heads(g, part(g, t, 2, start, size), count) for start, size in zip(starts, sizes, strict=True))
+    before: ExprLike = 0
     if past is not None:
         old = g.tensor(past)
+        before = old.shape[3]
         k, v = (joined(g, [at(g, old, 0, j), new], 2) for j, new in enumerate((k, v)))
-    y, _ = finish(n, q, k, v, mask, more)
+    y, _ = finish(n, q, k, v, mask, more, before)
     if not n.wants(1):
         return (y,)
     return y, joined(g, [Tensor(u.op, [None, *u.dims]) for u in (k, v)], 0)
@@ -114,9 +118,11 @@ def multi_head(n: Any, *values: Value) -> tuple[Tensor, ...]:
                 sides[k] = each(g, e.add, s, b)
             start += width
     q, k_, v = sides
+    before: ExprLike = 0
     if past_key is not None:
+        before = g.tensor(past_key).shape[2]
         k_, v = joined(g, [g.tensor(past_key), k_], 2), joined(g, [g.tensor(past_value), v], 2)
-    y, scores = finish(n, q, k_, v, mask, more)
+    y, scores = finish(n, q, k_, v, mask, more, before)
     return y, k_, v, scores
 
 

@@ -16,11 +16,11 @@ from ngraph.frontends.onnx.shapes import trilu, unsqueeze
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import factors
 from ngraph.frontends.positional.elementwise import activation, alone, each, gelu
-from ngraph.frontends.positional.indexing import dim_named, place, rows
+from ngraph.frontends.positional.indexing import dim_named, gathered, place, rows
 from ngraph.frontends.positional.norms import layer_norm
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.quantised import dequantized, unpacked
-from ngraph.frontends.positional.shapes import part, turned
+from ngraph.frontends.positional.shapes import part, turned, without
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.ops import elementwise as e
@@ -110,6 +110,28 @@ def matmul_bits(n: Any, a: Value, b: Value, scales: Value, zeros: Value = None, 
     w = part(g, g.reshape(w, [wide, blocks * block]), 1, 0, deep)
     y = matmul(g, g.tensor(a), Tensor(e.cast(w.op, kind), turned(w).dims))
     return y if bias is None else each(g, e.add, y, bias)
+
+
+@translates("GatherBlockQuantized", domain=FUSED)
+def gather_blocks(n: Any, data: Value, indices: Value, scales: Value, zeros: Value = None) -> Tensor:
+    """Rows of weights of a few bits with a scale for each block; those in bytes are packed along the last dim."""
+    g, bits, axis, along = n.g, n.attr("bits", 4), n.attr("gather_axis", 0), n.attr("quantize_axis", 1)
+    count = len(data.shape)
+    if np.dtype(data.np) == np.uint8:
+        if along % count != count - 1:
+            raise UnsupportedError(f"GatherBlockQuantized of bytes with blocks along dim {along}", fix="they are packed along the last dim")
+        wide = data.shape[-1] * 8 // bits
+        packed = [(v, k) for v, k in ((data, wide), (zeros, scales.shape[-1])) if v is not None]
+        data, *rest = (ConstantArray(unpacked(g.known(v).reshape(-1, v.shape[-1]), bits, k).reshape(*v.shape[:-1], k)) for v, k in packed)
+        zeros = rest[0] if rest else ConstantArray(np.array(1 << bits - 1, np.uint8))
+    places = g.tensor(indices)
+    rank = places.rank
+    if not rank:
+        places = Tensor(places.op, [None])
+    chosen = [None if v is None else g.tensor(v) for v in (data, scales, zeros)]
+    t, by, zero = (gathered(g, v, places, axis % count, n.takes[0]) if v is not None and v.rank else v for v in chosen)
+    y = dequantized(g, t, by, zero, along % count + (places.rank - 1) * (along % count > axis % count), n.attr("block_size", 128))
+    return y if rank else without(y, axis % count)
 
 
 # ---- normalization ----------------------------------------------------------------------------------------------------------

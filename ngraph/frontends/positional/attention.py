@@ -15,7 +15,7 @@ from ngraph.frontends.positional.reductions import along, total
 from ngraph.frontends.positional.shapes import at, joined, part, permuted, size_op, turned
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather
@@ -81,11 +81,11 @@ def times(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return Tensor(positions(q), [None, None, q.dims[-2], None]), Tensor(positions(k), [None, None, None, k.dims[-2]])
 
 
-def later(g: Any, q: Tensor, k: Tensor) -> Tensor:
-    """Keys that stand after the query, whose last stands beside the last key, taken away."""
+def later(g: Any, q: Tensor, k: Tensor, before: ExprLike) -> Tensor:
+    """Keys behind the query's own taken away. That of the first query has `before` keys in front; the last query meets all."""
     i, j = times(q, k)
-    before = size_op(k.shape[2] - q.shape[2])
-    return only(each(g, lambda a, b: e.less_equal(b, a + e.cast(before, dtypes.int32)), i, j))
+    first, last = (e.cast(size_op(n), dtypes.int32) for n in (before, q.shape[2] - 1))
+    return only(each(g, lambda a, b: e.logical_or(e.less_equal(b, a + first), e.equal(a, last)), i, j))
 
 
 def rotated(g: Any, t: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:

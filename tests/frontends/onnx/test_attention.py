@@ -77,6 +77,21 @@ def test_multi_head_attention():
     agree(made, {"q": q, "k": q + 1, "v": q - 1, **past}, ["y", "nk", "nv"], {"b": b})
 
 
+def test_multi_head_attention_of_what_came_before_where_queries_and_keys_are_not_as_many():
+    for queries, keys in ((2, 4), (1, 3), (4, 2)):
+        feeds = {"q": f(B, queries, HIDDEN), "k": f(B, keys, HIDDEN), "v": f(B, keys, HIDDEN)}
+        agree(node("MultiHeadAttention", "q k v", num_heads=HEADS, unidirectional=1), feeds)
+        feeds |= {"pk": f(B, HEADS, 3, WIDTH), "pv": f(B, HEADS, 3, WIDTH)}
+        made = node("MultiHeadAttention", "q k v _ _ _ pk pv", ["y", "nk", "nv"], num_heads=HEADS, unidirectional=1)
+        agree(made, feeds, ["y", "nk", "nv"])
+
+
+def test_a_mask_of_lengths_with_the_places_where_rows_begin():
+    feeds = {"q": f(B, S, HIDDEN), "k": f(B, 7, HIDDEN), "v": f(B, 7, HIDDEN)}
+    mask = np.concatenate([[4, 7], np.arange(B + 1) * S, np.arange(B + 1) * 7]).astype("i4")
+    agree(node("MultiHeadAttention", "q k v _ m", num_heads=HEADS), {**feeds, "m": mask})
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(interleaved):
     angles = np.arange(12)[:, None] / 10000 ** (np.arange(WIDTH // 2) / (WIDTH // 2))

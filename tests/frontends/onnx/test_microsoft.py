@@ -65,6 +65,16 @@ def test_weights_of_a_few_bits(bits):
         )
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_rows_of_weights_of_a_few_bits(bits):
+    n, k, block = 6, 48, 16
+    data, s, zeros = whole("u1", n, k * bits // 8), f(n, k // block), whole("u1", n, -(-k // block * bits // 8))
+    for held in ({"d": data, "s": s}, {"d": data, "s": s, "z": zeros}):
+        made = node("GatherBlockQuantized", "d i " + " ".join([*held][1:]), bits=bits, block_size=block)
+        for places in (np.array([[1, -2], [5, 0]]), np.array(3)):
+            agree(made, {"i": places}, constants=held)
+
+
 def test_normalization():
     x, skip, gamma, beta, bias = f(2, 5, 8), f(2, 5, 8), f(8), f(8), f(8)
     held = {"gamma": gamma, "beta": beta, "bias": bias}
