@@ -66,8 +66,7 @@ def cdist(x: Any, y: Any) -> Any:
 
 
 def logdet(x: Any) -> Any:
-    sign, value = slogdet(x)
-    return numpy.where(numpy.greater(sign, 0), value, convert_to_tensor(float("nan"), value.dtype))
+    return slogdet(x)[1]
 
 
 # ---- signals ------------------------------------------------------------------------------------------------------------

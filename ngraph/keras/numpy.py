@@ -210,7 +210,13 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
 
 
 def digitize(x: Any, bins: Any) -> Any:
-    return searchsorted(bins, x, side="right")
+    """Returns the bin of each number; the bins rise or fall."""
+    bins = convert_to_tensor(bins)
+    rising = searchsorted(bins, x, side="right")
+    if bins.shape[0] < 2:
+        return rising
+    falling = el.subtract(convert_to_tensor(bins.shape[0], rising.dtype), searchsorted(flip(bins), x, side="right"))
+    return where(el.greater_equal(bins[-1], bins[0]), rising, falling)
 
 
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:

@@ -416,6 +416,8 @@ FUNCTIONS = {
     "roll of none": (lambda n, x: n.roll(x[:, :0], 1, axis=1), 0),
     "clip without an upper end": (lambda n, x: n.clip(x, -0.5, None), 0),
     "take one of all": (lambda n, x: n.take(x, 3), 0),
+    "digitize by falling bins": (lambda n, x: n.digitize(n.round(x * 2) / 2, np.array([1.0, 0.5, 0.5, -0.5], "float32")), 0),
+    "digitize by rising bins": (lambda n, x: n.digitize(n.round(x * 2) / 2, np.array([-0.5, 0.5, 1.0], "float32")), 0),
 }
 
 
@@ -427,6 +429,11 @@ def test_functions_are_those_of_numpy(name, compiled):
     found, wanted = np.asarray(mine(X3)), np.asarray(function(np, X3))
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=error, atol=error)
+
+
+def test_the_logarithm_of_a_negative_determinant_is_that_of_its_size():
+    x = np.array([[[0, 2], [3, 0]], [[2, 0], [0, 3]]], "float32")
+    np.testing.assert_allclose(ops.logdet(x), np.linalg.slogdet(x)[1], rtol=1e-6)
 
 
 def test_counts_of_a_histogram_have_the_dtype_of_what_is_counted():

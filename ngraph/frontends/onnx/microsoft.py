@@ -128,9 +128,13 @@ def gather_blocks(n: Any, data: Value, indices: Value, scales: Value, zeros: Val
     rank = places.rank
     if not rank:
         places = Tensor(places.op, [None])
-    chosen = [None if v is None else g.tensor(v) for v in (data, scales, zeros)]
-    t, by, zero = (gathered(g, v, places, axis % count, n.takes[0]) if v is not None and v.rank else v for v in chosen)
-    y = dequantized(g, t, by, zero, along % count + (places.rank - 1) * (along % count > axis % count), n.attr("block_size", 128))
+
+    def chosen(v: Value) -> Tensor:
+        return gathered(g, g.tensor(v), places, axis % count, n.takes[0])
+
+    zero = zeros if zeros is None or not zeros.shape else chosen(zeros)
+    moved = along % count + (places.rank - 1) * (along % count > axis % count)
+    y = dequantized(g, chosen(data), chosen(scales), zero, moved, n.attr("block_size", 128))
     return y if rank else without(y, axis % count)
 
 
