@@ -131,17 +131,18 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
 
     def counted_turn(values: Values) -> list[Value]:
         found = whole(values[2:])
+        number = casted(g, values[0], np.dtype(np.int32))
         for k in counters:
             found[k] = casted(g, values[0], start[k].np)
         for k in (*stacks, *pops):
-            found[k] = TurnItem(start[k])
+            found[k] = TurnItem(start[k], number if k in stacks and stacks[k].grows else None)
         for k in pops:
             found[k].item = start[k].from_end(n, values[0])
         given = n.call(body, found)
         for k, items in pushed.items():
             v = given[k].item
-            number = any(v is found[c] for c in counters)
-            items.append(TURN if number else v if isinstance(v, (ConstantArray, Sizes)) or any(v is start[j] for j in kept) else None)
+            counts = v is number or any(v is found[c] for c in counters)
+            items.append(TURN if counts else v if isinstance(v, (ConstantArray, Sizes)) or any(v is start[j] for j in kept) else None)
         return [ConstantArray(np.array(True)), *flat(given), *(given[k].item for k in stacks)]
 
     none = [lambda: ConstantArray(np.zeros(0)) for _ in stacks]  # never called: there is a turn
@@ -159,12 +160,14 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         t, old = g.full(g.tensor(v), [0]), start[k].tensor
         t = t if how.order > 0 else Tensor(flip(t.op, t.dims[0]), t.dims)
         results[k] = start[k].of(folded(g, e.add, [old, t]) if how.added and old is not None else t, trips)
+        if how.emptied:
+            results[k] = results[k].resized(n, 0)
         first, *others = pushed[k]
         results[k].turns = all(i is TURN for i in (first, *others))
         if first is not TURN and all(_equal(first, i) for i in others):
             results[k].each = first
     for k in pops:
-        results[k] = start[k].without(n, trips)
+        results[k] = start[k].resized(n, start[k].count - trips)
     return tuple(results)
 
 
@@ -174,10 +177,16 @@ def _tensor_of(v: Value) -> Value:
 
 
 class Items(NamedTuple):
-    """The way turns fill a list. order: 1 where the first one sets the first place, -1 the last one; added: to what is there."""
+    """The way turns fill a list.
+
+    order   1 where the first turn sets the first place, -1 the last one      grows    it begins without places, and each turn adds one
+    added   to what is there                                                  emptied  each turn takes away the last place, which it has set
+    """
 
     order: int
-    added: bool
+    added: bool = False
+    grows: bool = False
+    emptied: bool = False
 
 
 TURN = object()  # the number of the turn, as what it pushes
@@ -192,6 +201,20 @@ def _argument(of: GraphBody, value: str) -> int | None:
     """Returns the number of the argument that a value is, None for other values."""
     source = of.source(value)
     return of.takes.index(source) if source in of.takes else None
+
+
+def _arguments(of: GraphBody, value: str) -> set[int]:
+    """Returns the numbers of the arguments that a value is computed of."""
+    found, todo, seen = set[int](), [value], set[str]()
+    while todo:
+        v = todo.pop()
+        node, argument = of.maker(v), _argument(of, v)
+        if argument is not None:
+            found.add(argument)
+        elif node is not None and v not in seen:
+            seen.add(v)
+            todo += node.takes
+    return found
 
 
 def _kept(n: Any) -> set[int]:
@@ -226,8 +249,8 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
         most = inputs[limit] if limit in kept else None
         if isinstance(most, Tensor) and any(isinstance(v, TensorList) and v.text is not None for v in inputs):
             most = ConstantArray(g.known(most))  # Python runs the turns of a loop over strings, one after another
-        if said is not None and said.op == "Const":
-            most = n.library.constant(said.proto)
+        if said is not None and _arguments(cond, node.takes[1]) <= kept:  # computed in the condition
+            (most,) = n.call(n.attr("cond"), inputs, [node.takes[1]])
         if counter not in counters or not isinstance(most, (ConstantArray, Sizes)):
             return None
         (last,) = g.sizes(most)
@@ -249,6 +272,8 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
     for k, v in enumerate(inputs):
         if isinstance(v, TensorList) and k not in kept:
             node = body.maker(body.gives[k])
+            shrunk = node is not None and node.op == "TensorListResize" and order(node.takes[1]) == -1
+            node = body.maker(node.takes[0]) if node is not None and shrunk else node
             users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
             if node is None or node not in users:
                 continue
@@ -258,14 +283,14 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
                 new = body.maker(one.takes[0]) if one is not None and one.op == "TensorListSetItem" else None
                 setting = one if one is not None and new is not None and new.op == "TensorListReserve" else node
             way = order(setting.takes[1]) if setting.op in SETTING else 0
-            reads = [m for m in users if m is not node]
+            reads = [m for m in users if m is not node and m.op != "TensorListLength"]
             if any(m.op != "TensorListGetItem" or order(m.takes[1]) != way or v.tensor is None for m in reads):
                 continue
-            grows = v.tensor is None and setting.op == "TensorListSetItem" and v.count == 0 and resizes(setting)
+            grows = way == 1 and setting.op == "TensorListSetItem" and isinstance(v.count, int) and v.count == 0 and resizes(setting)
             if way and (v.count == -1 or g.same(v.count, trips) or grows):
-                lists[k] = Items(way, setting is not node)
+                lists[k] = Items(way, setting is not node, grows, shrunk)
             elif node.op == "TensorListPushBack" and v.tensor is None and v.count == 0 and not reads:
-                lists[k] = Items(1, False)
+                lists[k] = Items(1)
             elif node.op == "TensorListPopBack" and not v.empty and not reads:
                 pops.append(k)
     return trips, counters, lists, pops

@@ -10,7 +10,7 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import folding
 from ngraph.frontends.positional.folding import broadcast_size, known, same
-from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value
 from ngraph.op_graph.expr import Expr
 
 
@@ -40,7 +40,7 @@ def _size(n: Any, arrays: Sequence[Any]) -> float:
 
 
 def strided_items(n: Any, many: int, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any]) -> list[Any]:
-    """Returns NumPy's index for a StridedSlice of `many` dims: slices, numbers, and None for new dims.
+    """Returns NumPy's index for a StridedSlice of `many` dims: slices, numbers (also computed ones), and None for new dims.
 
     Bit k of a mask is for entry k: begin_mask and end_mask leave an end open, ellipsis_mask stands for all dims that no entry names,
     new_axis_mask makes a dim of length 1, shrink_axis_mask takes the one element at `begin`.
@@ -56,7 +56,7 @@ def strided_items(n: Any, many: int, begin: Sequence[Any], end: Sequence[Any], s
         elif "new_axis" in on:
             items.append(None)
         elif "shrink_axis" in on:
-            items.append(begin[k] if isinstance(begin[k], Expr) else int(begin[k]))
+            items.append(begin[k] if isinstance(begin[k], (Expr, Tensor)) else int(begin[k]))
         else:
             ends = (("begin", begin[k]), ("end", end[k]))
             first, last = (None if mask in on else v if isinstance(v, Expr) else int(v) for mask, v in ends)

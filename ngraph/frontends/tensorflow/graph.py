@@ -283,8 +283,8 @@ class TensorflowNode(GraphNode):
             return self.call(self.op, inputs)
         raise UnsupportedError(f"there is no translation of {self.op}", fix="see the table in docs/tensorflow.md")
 
-    def call(self, function: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
-        """Returns the results of a function of the model, whose nodes are walked in place of the call."""
+    def call(self, function: str, inputs: Sequence[Value], wanted: Sequence[str] | None = None) -> tuple[Value, ...]:
+        """Returns the results of a function of the model, or values within it, whose nodes are walked in place of the call."""
         body = self.library.function(function)
         if len(inputs) != len(body.takes):
             said = f"the function {function!r} takes {len(body.takes)} values, and gets {len(inputs)}"
@@ -294,7 +294,7 @@ class TensorflowNode(GraphNode):
         if frame.depth > DEEPEST:
             raise ParseError(f"functions call each other more than {DEEPEST} deep", fix="is the file damaged?")
         frame.names.update(zip(body.takes, inputs, strict=True))
-        return tuple(walk_body(self.g, frame, body, body.gives, self.library))
+        return tuple(walk_body(self.g, frame, body, body.gives if wanted is None else wanted, self.library))
 
 
 def _plain(kind: str, value: Any) -> Any:

@@ -124,7 +124,7 @@ def conv_filter_gradient(n: Any, x: Tensor, sizes: Lengths, dy: Tensor) -> Value
 
 
 @translates("StridedSliceGrad")
-def strided_slice_gradient(n: Any, shape: Lengths, begin: Lengths, end: Lengths, strides: Ints, d: Tensor) -> Tensor:
+def strided_slice_gradient(n: Any, shape: Lengths, begin: Value, end: Value, strides: Ints, d: Tensor) -> Tensor:
     return adjoint(n.g, lambda x: strided_slice(n, x, begin, end, strides), shape, d.op.dtype, d)
 
 

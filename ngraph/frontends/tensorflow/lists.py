@@ -90,23 +90,48 @@ class TensorList:
         at = shapes.size_op(t.shape[0], dtypes.int64) - 1 - e.cast(control.scalar(n.g, n.g.tensor(turn)), dtypes.int64)
         return n.g.made(gather(t.op, at, axes=(t.dims[0],), mode="clip"), t.dims[1:])
 
-    def without(self, n: Any, many: ExprLike) -> TensorList:
-        """Returns the list without its last tensors, of which there are `many`."""
-        if n.g.same(self.count, many):
-            return self.of(None, 0)
+    def resized(self, n: Any, many: ExprLike) -> TensorList:
+        """Returns the list with `many` tensors: its first ones, and zeros behind them where it had fewer."""
+        g = n.g
         if self.items is not None:
-            return self.holding(self.items[: -n.g.number(many)])
-        return self.of(shapes.sliced(n.g, self.made(n), 0, 0, 1, self.count - many), self.count - many)
+            return self.holding(self.items[: g.number(many)])
+        if g.same(many, 0) or self.tensor is None:
+            return self.of(None, many)
+        if g.same(many, self.count):
+            return self
+        if g.truth("lt", many, self.count):
+            return self.of(shapes.sliced(g, self.tensor, 0, 0, 1, many), many)
+        return self.of(shapes.padded(g, g.full(self.tensor, [0]), 0, 0, many - self.count), many)
+
+    def length(self, n: Any) -> Value:
+        """Returns the number of its tensors."""
+        return settled(self.count, np.int32)
 
 
 class TurnItem(TensorList):
-    """A list within a turn of a loop: the tensor that the turn sets at its number, pushes, or pops."""
+    """A list within a turn of a loop: the tensor that the turn sets at its number, pushes, or pops.
 
-    __slots__ = ("item",)
+    turn: the turn's number, where the list has as many tensors before it, and one more behind it.
+    """
 
-    def __init__(self, items: TensorList):
+    __slots__ = ("item", "turn")
+
+    def __init__(self, items: TensorList, turn: Value = None):
         super().__init__(items.tensor, items.count, items.shape, items.dtype, items.gradient)
         self.item: Value = None
+        self.turn = turn
+
+    def having(self, item: Value) -> TurnItem:
+        """Returns the list behind what sets or pushes this."""
+        made = TurnItem(self, self.turn)
+        made.item = item
+        return made
+
+    def length(self, n: Any) -> Value:
+        """See `TensorList.length`."""
+        if self.turn is None:
+            return super().length(n)
+        return self.turn if self.item is None else by_element.alone(n.g, lambda op: op + 1, self.turn)
 
 
 def _element_shape(n: Any, v: Value) -> Sequence[Any] | None:
@@ -157,15 +182,6 @@ def resizes(node: Any) -> bool:
     return bool(node.proto.attr["resize_if_index_out_of_bounds"].b)
 
 
-def _with_room(n: Any, items: TensorList, many: int) -> TensorList:
-    """Returns the list with zeros behind its end, so that it has `many` tensors at least."""
-    assert isinstance(items.count, int)
-    if items.count >= many:
-        return items
-    t = items.tensor
-    return items.of(None if t is None else shapes.padded(n.g, n.g.full(t, [0]), 0, 0, many - items.count), many)
-
-
 def _string_set(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
     """Returns a list with strings at a place."""
     count = n.g.number(items.count)
@@ -186,15 +202,15 @@ def _string_set(n: Any, items: TensorList, index: Value, item: Value) -> TensorL
 def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
     g = n.g
     if isinstance(items, TurnItem):
-        items.item = item
-        return items
+        return items.having(item)
     if is_text(item):
         return _string_set(n, items, index, item)
     new = g.tensor(item)
-    if resizes(n.node) and isinstance(items.count, int):
-        if g.bodies and not isinstance(index, ConstantArray) and items.count == 0:
-            raise Inside
-        items = _with_room(n, items, int(g.known(index)) + 1) if items.count == 0 or isinstance(index, ConstantArray) else items
+    if resizes(n.node):
+        if g.bodies and not isinstance(index, ConstantArray):
+            raise Inside  # it may grow
+        many = int(g.known(index)) + 1
+        items = items.resized(n, many) if g.truth("lt", items.count, many) else items
     if items.tensor is None:
         items = items.filled(n, new.shape)
     assert items.tensor is not None
@@ -212,8 +228,7 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
 @translates("TensorListPushBack")
 def push(n: Any, items: TensorList, item: Value) -> TensorList:
     if isinstance(items, TurnItem):
-        items.item = item
-        return items
+        return items.having(item)
     if item is NOTHING or items.items is not None:
         before = [shapes.at(n.g, items.tensor, 0, k) for k in range(n.g.number(items.count))] if items.tensor is not None else []
         return items.holding([*(items.items or before), item])
@@ -229,7 +244,13 @@ def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
     if isinstance(items, TurnItem):
         return items, items.item
     last = shapes.at(n.g, items.made(n), 0, items.count - 1) if items.items is None else items.items[-1]
-    return items.without(n, 1), last
+    return items.resized(n, items.count - 1), last
+
+
+@translates("TensorListResize")
+def resize(n: Any, items: TensorList, many: Value) -> TensorList:
+    """Returns the list with so many tensors; in a loop's turn it is done behind the loop."""
+    return items if isinstance(items, TurnItem) else items.resized(n, n.g.sizes(many)[0])
 
 
 @translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
@@ -258,7 +279,7 @@ rows(
     {
         "EmptyTensorList": lambda n, shape, most: TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype")),
         "TensorListStack": lambda n, items, shape: items.made(n, shape) if items.text is None else items.text,
-        "TensorListLength": lambda n, items: settled(items.count, np.int32),
+        "TensorListLength": lambda n, items: items.length(n),
         "TensorArrayWriteV3": lambda n, handle, index, item, flow: set_item(n, _held(handle, flow), index, item),
         "TensorArrayReadV3": lambda n, handle, index, flow: gather_items(n, _held(handle, flow), index),
         "TensorArraySizeV3": lambda n, handle, flow: settled(_held(handle, flow).count, np.int32),
@@ -316,8 +337,7 @@ def summed(n: Any, inputs: Sequence[Value]) -> Any:
         return NotImplemented
     turn = next((t for t in lists if isinstance(t, TurnItem)), None)
     if turn is not None:  # the turns of a loop add one item each: `control`
-        (turn.item,) = [t.last for t in lists if t is not turn]
-        return turn
+        return turn.having(*[t.last for t in lists if t is not turn])
     tensors = [t.made(n) for t in lists]
     if n.op == "ZerosLike":
         return lists[0].of(by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), tensors[0]))

@@ -66,10 +66,22 @@ def ensure_shape(n: Any, x: Value) -> Value:
 # ---- slices -------------------------------------------------------------------------------------------------------------
 
 
-@translates("StridedSlice")
-def strided_slice(n: Any, t: Tensor, begin: Lengths, end: Lengths, strides: Ints) -> Tensor:
+def _ends(n: Any, begin: Value, end: Value) -> tuple[list[Any], list[Any]]:
+    """Returns where a StridedSlice begins and ends. A place that is computed stays one where single elements are taken alone."""
     g = n.g
-    items = strided_items(n, t.rank, begin, end, strides)
+    if isinstance(begin, Tensor):
+        count = g.number(begin.shape[0])
+        masks = {k: int(n.attr(f"{k}_mask", 0)) for k in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+        free = masks["shrink_axis"] | masks["begin"] & masks["end"] | masks["ellipsis"] | masks["new_axis"]
+        if not ~free & (1 << count) - 1:
+            return [shapes.at(g, begin, 0, k) for k in range(count)], [None] * count
+    return g.sizes(begin), g.sizes(end)
+
+
+@translates("StridedSlice")
+def strided_slice(n: Any, t: Tensor, begin: Value, end: Value, strides: Ints) -> Tensor:
+    g = n.g
+    items = strided_items(n, t.rank, *_ends(n, begin, end), strides)
     at, new = 0, list[int]()
     for place, item in enumerate(items):
         if item is None:
@@ -84,6 +96,8 @@ def strided_slice(n: Any, t: Tensor, begin: Lengths, end: Lengths, strides: Ints
                 last = item.stop if item.stop is not None else (shapes.TO_THE_END if step > 0 else -shapes.TO_THE_END)
                 t = shapes.slices(g, t, [first], [last], [at], [step])
             at += 1
+        elif isinstance(item, Tensor):
+            t = indexing.gathered(g, t, item, at, n.takes[0])
         else:
             i = item
             if g.truth("lt", i, 0):
@@ -95,7 +109,7 @@ def strided_slice(n: Any, t: Tensor, begin: Lengths, end: Lengths, strides: Ints
 
 
 @translates("TensorStridedSliceUpdate")
-def strided_slice_written(n: Any, x: Tensor, begin: Lengths, end: Lengths, strides: Ints, value: Tensor) -> Tensor:
+def strided_slice_written(n: Any, x: Tensor, begin: Value, end: Value, strides: Ints, value: Tensor) -> Tensor:
     """Returns x with a value in the places that `strided_slice` reads."""
     g, t = n.g, n.g.full(x)
     along = g.fresh(product(t.shape))

@@ -407,6 +407,52 @@ case(
 case("Growing_array", lambda a: growing(a), x(5, 3))
 
 
+# ---- arrays that grow by one in each turn, their sizes and derivatives; elements at computed places
+def grown(a):
+    """Running sums of rows, and the sizes that the array had before each."""
+
+    def turn(k, total, rows, sizes):
+        total = tf.tanh(total + a[k])
+        more = rows.write(k, total)
+        return k + 1, total, more, sizes + rows.size() * more.size()
+
+    rows = tf.TensorArray(tf.float32, 0, True, element_shape=[3])
+    _, _, rows, sizes = tf.while_loop(lambda k, *_: k < tf.shape(a)[0], turn, [0, tf.zeros([3]), rows, 0])
+    return rows.stack(), sizes
+
+
+def grown_further(a):
+    """Two loops that fill one array, which begins with fewer places than it gets; and the derivative."""
+    n = tf.shape(a)[0]
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        rows = tf.TensorArray(tf.float32, 2, True, element_shape=[3])
+        for k, by in ((0, 2.0), (n, 3.0)):
+            _, rows = tf.while_loop(
+                lambda i, _: i < n, lambda i, rows, k=k, by=by: (i + 1, rows.write(k + i, tf.sin(a[i] * by))), [0, rows]
+            )
+        y = tf.reduce_sum(rows.stack() ** 2)
+    return y, tape.gradient(y, a)
+
+
+def grown_derivative(a):
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = tf.reduce_sum(grown(a)[0] ** 2)
+    return tape.gradient(y, a)
+
+
+case("Grown_array", grown, x(11, 3))
+case("Grown_further", grown_further, x(4, 3))
+case("Grown_derivative", grown_derivative, x(11, 3))
+case(
+    "Places",
+    lambda a, k: (a[k], a[k, k - 1], a[:, k], a[..., k, :], a[k, ..., None], a[tf.argmax(a[:, 0, 0])]),
+    x(4, 3, 5),
+    np.array(1, np.int32),
+)
+
+
 def record_ops(path):
     saved = {}
     for name, (function, inputs) in CASES.items():

@@ -58,6 +58,16 @@ def test_graphs_with_open_lengths_convert(name, lengths, tmp_path):
         np.testing.assert_allclose(y, RECORDED[f"{name}|out{k}"], rtol=2e-5, atol=2e-5)
 
 
+def test_an_array_that_grows_by_one_in_each_turn_is_read_once(transformer):
+    model, _, _ = load("Grown_array.open", transformer)
+    x, rows, sizes = (RECORDED[f"Grown_array|{k}"] for k in ("in0", "out0", "out1"))
+    for many in (11, 4, 1):
+        found, total = model(x[:many])
+        np.testing.assert_allclose(found, rows[:many], rtol=2e-6)
+        assert total == sum(k * (k + 1) for k in range(many))
+    assert sizes == sum(k * (k + 1) for k in range(11)) and model.readings == 1
+
+
 def test_a_graph_for_one_length_alone_is_not_converted(tmp_path):
     """A loop whose turns change shapes is read turn by turn: another length makes it another graph."""
     model, _, _ = load("Growing_array.open", None)
