@@ -154,27 +154,32 @@ def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequ
 
 
 def _for_all_lengths(model: Model, tried: Mapping[str, Any], shapes: Mapping[str, Sequence[int | None]], more: int) -> None:
-    """Raises UnsupportedError where the graph is another one for longer inputs, such as one with more turns of a loop."""
-    longer, lengths, names = dict(tried), dict[str, int](), list[str]()
+    """Raises UnsupportedError where the graph is another one for other lengths, such as one with more turns of a loop."""
+    given, names = dict[str, int](), dict[str, None]()
     for p in model.inputs:
         for k, (d, n) in enumerate(zip(p.shape or (), shapes.get(p.name, ()), strict=False)):
             if n is not None:
-                lengths[d if isinstance(d, str) else f"{p.name}.{k}"] = n
-    for p in model.inputs:
-        if p.shape is None or not isinstance(tried[p.name], tuple):
-            continue
-        dims = []
-        for k, (d, n) in enumerate(zip(p.shape, tried[p.name], strict=True)):
-            label = d if isinstance(d, str) else f"{p.name}.{k}"
-            if not isinstance(d, int) and label not in lengths:
-                names.append(f"{label} of {p.name}")
-            dims.append(n if isinstance(d, int) else lengths.setdefault(label, model.reader.fitting(label, n + (8 * more if k else 3))))
-        longer[p.name] = tuple(dims)
-    if names and not model.reader.holds(longer):
-        raise UnsupportedError(
-            f"{model.name} is another graph for other lengths of {', '.join(names)}",
-            fix="give the lengths of that input: shapes={'x': (None, 3, 224, 224)}, or --shape x:?,3,224,224",
-        )
+                given[d if isinstance(d, str) else f"{p.name}.{k}"] = n
+    # the first dim a little longer, and much; the others stay multiples, with which what strides have halved fits again
+    for first, others in ((3, 8 * more), (8 * more + 1, 16 * more)):
+        other, lengths = dict(tried), dict(given)
+        for p in model.inputs:
+            if p.shape is None or not isinstance(tried[p.name], tuple):
+                continue
+            dims = []
+            for k, (d, n) in enumerate(zip(p.shape, tried[p.name], strict=True)):
+                label = d if isinstance(d, str) else f"{p.name}.{k}"
+                if not isinstance(d, int) and label not in given:
+                    names[f"{label} of {p.name}"] = None
+                dims.append(
+                    n if isinstance(d, int) else lengths.setdefault(label, model.reader.fitting(label, n + (others if k else first)))
+                )
+            other[p.name] = tuple(dims)
+        if names and not model.reader.holds(other):
+            raise UnsupportedError(
+                f"{model.name} is another graph for other lengths of {', '.join(names)}",
+                fix="give the lengths of that input: shapes={'x': (None, 3, 224, 224)}, or --shape x:?,3,224,224",
+            )
 
 
 # ---- to a file ----------------------------------------------------------------------------------------------------------

@@ -80,6 +80,20 @@ def test_a_graph_for_some_lengths_alone_is_refused():
         exported(ng.onnx.load(content.SerializeToString()))
 
 
+@pytest.mark.parametrize("op, length", [("Less", 4), ("Less", 7), ("Greater", 200)])
+def test_a_graph_that_is_another_one_for_some_batches_is_refused(op, length):
+    ways = [h.make_graph([h.make_node(name, ["x"], ["z"])], "way", [], [h.make_tensor_value_info("z", F, None)]) for name in ("Neg", "Abs")]
+    nodes = [
+        h.make_node("Shape", ["x"], ["shape"], start=0, end=1),
+        h.make_node("Squeeze", ["shape"], ["n"]),
+        h.make_node(op, ["n", "length"], ["c"]),
+        h.make_node("If", ["c"], ["y"], then_branch=ways[0], else_branch=ways[1]),
+    ]
+    content = model(nodes, [("x", F, ["n", 2])], [("y", F, None)], {"length": np.array(length)})
+    with pytest.raises(ng.errors.UnsupportedError, match="another graph for other lengths of n of x"):
+        exported(ng.onnx.load(content.SerializeToString()))
+
+
 def test_words():
     """A transformer's layer and recurrent layers in both directions, as scans."""
     content = families.exported(families.seeded(families.Words), (torch.zeros(2, 7, dtype=torch.int64),), {0: "n"})
