@@ -64,9 +64,8 @@ def _zeta_of_positive(s: Op, q: Op) -> Op:
 def zeta(s: Op, q: Op) -> Op:
     """Returns Σ (q + k) ** -s over k from 0 on, for s above 1; infinite at the whole q up to 0, and below 0 there for a whole s alone."""
     below = e.less(q, 0.0)
-    last = e.where(
-        below, -e.floor(q) - 1.0, 0.0
-    )  # the number of the last term of a negative number: the terms so far are a sum of their own
+    # below 0 the terms up to the last negative number are a sum of their own; that is the number of this term
+    last = e.where(below, -e.floor(q) - 1.0, 0.0)
     found = _zeta_of_positive(s, e.where(below, q + last + 1.0, q))
     sizes = _zeta_of_positive(s, e.where(below, -(q + last), 1.0)) - _zeta_of_positive(s, e.where(below, 1.0 - q, 1.0))
     even = e.equal(e.remainder(s, e.filled(2.0, (), s.dtype)), 0.0)
