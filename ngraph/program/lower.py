@@ -289,9 +289,27 @@ class Lowering:
 
     def _counts(self, o: Op) -> list[Op]:
         """Returns the ops that the lengths of an op's own axes are computed from: they have values before it."""
-        if self.is_body or type(o.type) is not TensorType:
+        if self.is_body:
             return []
-        return [op for a in o.type.axes if a.length is None for op in self.ids.counts_of(a.family)]
+        own = o.type.axes if type(o.type) is TensorType else ()
+        return [op for a in own if a.length is None for op in self.ids.counts_of(a.family)] + self._counts_inside(o)
+
+    def _counts_inside(self, o: Op) -> list[Op]:
+        """Returns the ops that lengths inside the bodies of a loop or branch are computed from. Raises GraphError where only bodies can."""
+        bodies = [a for a in o.attrs.values() if type(a) is Body]
+        found: dict[Op, None] = {}
+        for inner in Op.all_op_references([out for body in bodies for out in body.outputs]) if bodies else ():
+            for a in (a for t in _types_of(inner) if type(t) is TensorType for a in t.axes if a.length is None):
+                for count in self.ids.counts_of(a.family):
+                    if count not in found and any(x.is_placeholder and x not in self.fed for x in ordered([count])):
+                        raise GraphError(
+                            f"the length of {a.label} is found inside a body of {o.label}, from values that are there alone",
+                            line=inner.line,
+                            details=(f"{o.label} at {show_line(o.line)}",),
+                            fix="find it outside, or keep all elements and choose by ng.where: bodies have their lengths from around them",
+                        )
+                    found[count] = None
+        return list(found)
 
     def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
         for t, v in zip(_types_of(o), values, strict=True):

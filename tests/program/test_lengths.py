@@ -1,12 +1,14 @@
 """Lengths that come late: which unknown axes are one, and which are not, although they have the same name."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, AxisError, BoundsError, UnsupportedError
+from ngraph.errors import ArgumentError, AxisError, BoundsError, GraphError, UnsupportedError
 
 
 def executor(results, *parameters):
@@ -569,3 +571,28 @@ def test_the_verifier_takes_a_check_of_lengths():
     with ng.config(check=True):
         f = executor(x["T", ::2] + x["T", 1::2], x)
     assert f([1, 2, 3, 4]).tolist() == [3, 7]
+
+
+@ALL
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_branch_finds_a_length_for_itself(opened, transformer_name):
+    """It is found before the branch, which has its axes from the program around it."""
+    x, chosen = ng.placeholder([axis(None if opened else 4)], dtype="float64"), ng.placeholder((), dtype="bool")
+
+    def positive():
+        found = ng.take(x, ng.nonzero(x > 0, "N")[0], "H")
+        return ng.scan(lambda h, row: (h * 2.0 + row, None), ng.constant(0.0, dtype="float64"), found, "N")[0]
+
+    y = ng.cond(chosen, positive, lambda: ng.sum(x, out_axes=()))
+    f = ngt.make_transformer_factory(transformer_name)().computation(y, x, chosen)
+    for value in ([1.0, -2.0, 3.0, 4.0], [-1.0, -2.0, 0.0, 5.0], *[[2.0, 3.0, -1.0], []] * opened):
+        assert f(value, False) == sum(value)
+        assert f(value, True) == functools.reduce(lambda h, row: h * 2 + row, [v for v in value if v > 0], 0.0)
+
+
+def test_a_length_that_only_a_body_can_find_is_an_error():
+    x = ng.placeholder([axis(3, "S"), axis(4)])
+    h, _ = ng.scan(lambda h, row: (h + ng.sum(ng.take(row, ng.nonzero(row > 0, "N")[0], "H"), "N"), None), 0.0, x, "S")
+    with pytest.raises(GraphError, match="length of N is found inside a body of scan") as error:
+        executor(h, x)
+    assert error.value.line[0] == __file__
