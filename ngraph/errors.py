@@ -214,13 +214,16 @@ class BoundsError(NgraphError, IndexError):
     def of(message: str, length: int, negative: bool | str, file: str, line: int, fix: str) -> NgraphError:
         """Returns the error for an index of an axis of this length, at the line of the read or, in the message, at the node of a file.
 
-        negative: whether indices from -length on are valid; "length" for an error of the length itself, "divisor" for a divisor of 0.
+        negative: whether indices from -length on are valid; "length" for an error of the length itself, "divisor" for a divisor of 0,
+        "operand" for values that an operation does not take.
         """
         there = f"indices go from {-length if negative else 0} to {length - 1}" if length else "there is no index"
         message = f"{file}: {message}" if file and not line else message
         place = (file, line) if line else None
         if negative == "divisor":
             return DivisionError(message, fix=fix, line=place)
+        if negative == "operand":
+            return OperandError(message, fix=fix, line=place)
         return BoundsError(message, details=() if negative == "length" else (there,), fix=fix, line=place)
 
 
@@ -229,6 +232,14 @@ class DivisionError(NgraphError, ZeroDivisionError, RuntimeError):
 
     Right: replace such divisors before, `x // torch.where(y == 0, 1, y)`, or divide floats. State that such a call updates in place is
     inconsistent.
+    """
+
+
+class OperandError(NgraphError, ValueError, RuntimeError):
+    """Values that an operation does not take, found during a computation of a PyTorch model, where PyTorch raises an error, too.
+
+    Such as probabilities that are not from 0 to 1, or fewer elements than a mask has true places. Right: bring them into the range before,
+    `x.clamp(0, 1)`. State that such a call updates in place is inconsistent.
     """
 
 

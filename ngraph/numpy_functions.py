@@ -251,8 +251,11 @@ def check_bounds(index: Array, n: int, negative: bool | str, what: str, *about: 
 def out_of_bounds(index: Any, n: int, negative: bool | str, what: str) -> str:
     """Returns the message for an index outside of an axis of length n.
 
-    negative: "length" where any index at all means that the length does not fit; "divisor" where it stands for a divisor of 0.
+    negative: "length" where any index at all means that the length does not fit; "divisor" where it stands for a divisor of 0;
+    "operand" where it stands for values that an operation does not take, of which `what` is the message.
     """
+    if negative == "operand":
+        return what
     if negative == "divisor":
         return f"ZeroDivisionError: {what} is 0"
     if negative == "length":

@@ -242,7 +242,11 @@ def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> 
     n = call.length(axis)
     wrong = [k for k in i.ravel().tolist() if not (-n if negative else 0) <= k < n]
     if wrong:
-        said = {"length": f"{what}, which has length {n} in this call, does not fit", "divisor": f"ZeroDivisionError: {what} is 0"}
+        said = {
+            "length": f"{what}, which has length {n} in this call, does not fit",
+            "divisor": f"ZeroDivisionError: {what} is 0",
+            "operand": what,
+        }
         message = said.get(str(negative), f"index {wrong[0]} is out of bounds of {what}, which has length {n}")
         raise BoundsError.of(message, n, negative, file, line, fix)
     return np.where(i < 0, i.astype(np.int64) + n, i.astype(np.int64))
@@ -251,8 +255,8 @@ def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> 
 check_bounds: OpDef = op(
     "check_bounds",
     "int64: the index i of an axis of length n, n more where it is negative; the call fails where i is not from -n (0 unless `negative`) "
-    "to n - 1. Where `negative` is 'length', the error is about the length n; where 'divisor', i is 1 for a divisor of 0. The other "
-    "attributes are said then: of what, file, line, fix.",
+    "to n - 1. Where `negative` is 'length', the error is about the length n; where 'divisor', i is 1 for a divisor of 0; "
+    "where 'operand', for one that `what` refuses. The other attributes are said then: of what, file, line, fix.",
     form="(i; axis, negative, what, file, line, fix)",
     type=_check_bounds_type,
     reference=_check_bounds_reference,
@@ -265,6 +269,7 @@ check_bounds: OpDef = op(
         gather(s.x(s.I, s.J), bounded(s.ints(s.N, low=-4, high=3), s.J, "J"), axes=(s.J,), mode="clip"),
         bounded(s.ints(s.Z), s.J, "J", negative="length"),
         bounded(s.ints(s.N, low=0, high=0), s.O, "a divisor", negative="divisor"),
+        bounded(s.ints(s.N, low=0, high=0), s.O, "an operand is not from 0 to 1", negative="operand"),
     ],
     kinds=("int", "uint"),
     smooth=False,

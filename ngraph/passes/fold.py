@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import BoundsError, DivisionError, UnsupportedError
+from ngraph.errors import BoundsError, DivisionError, OperandError, UnsupportedError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import SMALL as BY_VALUE
 from ngraph.op_graph.arrays import ArrayRef
@@ -126,7 +126,7 @@ class _Folding:
         one = Program(program.axes, program.hints, inputs, steps=(step,), outputs=step.results, name=program.name)
         try:
             arrays = self.evaluate(one, [known[v] for v in inputs])
-        except (UnsupportedError, BoundsError, DivisionError):  # an index out of bounds raises when a call computes it
+        except (UnsupportedError, BoundsError, DivisionError, OperandError):  # an index out of bounds raises when a call computes it
             return [step]
         made = [_constant(v, np.asarray(array), step) for v, array in zip(step.results, arrays, strict=True)]
         for s, array in zip(made, arrays, strict=True):

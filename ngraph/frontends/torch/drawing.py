@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ngraph.frontends.positional.values import Tensor
-from ngraph.frontends.torch import private
+from ngraph.frontends.torch import checking, private
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
@@ -131,7 +131,9 @@ def randint_like_from(x: torch.Tensor, low: Any, high: Any, dtype: torch.dtype |
 
 
 def bernoulli(x: torch.Tensor, generator: Any = None) -> Any:
-    return (uniform(x.shape) < x).to(x.dtype) if generator is None else NotImplemented
+    if generator is not None or not x.is_floating_point():
+        return NotImplemented
+    return (uniform(x.shape) < checking.shares(x, "probabilities of bernoulli", "x.clamp(0, 1)")).to(x.dtype)
 
 
 def bernoulli_of(x: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
@@ -148,7 +150,10 @@ def normal_like(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator:
 
 def normal(mean: torch.Tensor, std: torch.Tensor, generator: Any = None) -> Any:
     like = mean + std
-    return standard(like.shape).to(like.dtype) * std + mean if generator is None else NotImplemented
+    if generator is not None:
+        return NotImplemented
+    std = torch.ops.ngraph.checked(std, ~(std >= 0), "elements of the std of normal are below 0", "std.abs()")
+    return standard(like.shape).to(like.dtype) * std + mean
 
 
 def exponential(x: torch.Tensor, rate: float = 1.0, generator: Any = None) -> Any:

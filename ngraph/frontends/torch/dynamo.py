@@ -13,6 +13,7 @@ from ngraph.config import config
 from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, nearest
 from ngraph.frontends.torch import (
     caching,
+    checking,
     drawing,
     empties,
     encoders,
@@ -180,6 +181,7 @@ def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
         **matrices.rules(),
         **losses.slopes(),
         **layers.slopes(),
+        **checking.rules(),
         **(drawing.rules() if given["random"] == "ngraph" else {}),
     }
 

@@ -12,6 +12,7 @@ from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.products import multiplied
 from ngraph.frontends.positional.values import ConstantArray, Tensor
 from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch.checking import checked, refused
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.indexing import combined
 from ngraph.frontends.torch.pointwise import truth, where
@@ -277,16 +278,18 @@ def put(n: TorchNode, a: Tensor, index: Tensor, source: Tensor, accumulate: bool
 
 @translates("aten.masked_scatter")
 def masked_scatter(n: TorchNode, a: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The k-th place where the mask holds gets the k-th element of the source."""
+    """The k-th place where the mask holds gets the k-th element of the source; the call fails where the source has too few."""
+    what, fix = "the source of masked_scatter has fewer elements than the mask has true places", "a source of mask.sum() elements or more"
     m = n.g.expanded(Tensor(truth(mask.op), mask.dims), n.shape)
     if n.g.same(size_product(source.shape), 0):
-        return n.g.expanded(a, n.shape)
+        return checked(n, n.g.expanded(a, n.shape), m, what, fix)
     flat = n.g.full(n.g.reshape(m, [size_product(n.shape)]))
     held = e.cast(flat.op, dtypes.int64)
     at = sorting.cumulate.build(held, kind="add", axis=flat.dims[0], exclusive=True, reverse=False)
     values = n.g.reshape(n.of(source, a.dtype), [size_product(source.shape)])
     most = shapes.size_op(values.shape[0], dtypes.int64) - 1
-    found = indexing.gathered(n.g, values, Tensor(e.minimum(at, most), flat.dims), 0, "the source")
+    nothing = refused(Tensor(e.logical_and(flat.op, e.less(most, at)), flat.dims), what, fix)
+    found = indexing.gathered(n.g, values, Tensor(e.minimum(at, most) + nothing.op, flat.dims), 0, "the source")
     return where(n, m, n.g.reshape(found, n.shape), a)
 
 

@@ -11,12 +11,13 @@ import numpy as np
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.values import ConstantArray, Tensor
 from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch.checking import refused
 from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import make_axis, merge
+from ngraph.op_graph.axes import merge
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations, functions, indexing
+from ngraph.ops import activations, functions
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
 
@@ -62,9 +63,7 @@ def checked_division(n: TorchNode, function: Callable[[Op, Op], Op], a: Any, b: 
         return n.each(function, a, b)
     what, fix = "a divisor of whole numbers", "x // torch.where(y == 0, 1, y)"
     zero = by_element.each(n.g, lambda x, y: e.equal(broadcast(y, merge(x.axes, y.axes)), 0), n.of(a, n.dtype), n.of(b, n.dtype))
-    one = make_axis(1, name="divisor")
-    checked = indexing.bounded(e.cast(zero.op, dtypes.int32), one, what, "divisor", fix)
-    return n.each(lambda x, y, nothing: function(x, y + nothing), a, b, Tensor(checked, zero.dims))
+    return n.each(lambda x, y, nothing: function(x, y + nothing), a, b, refused(zero, what, fix, "divisor"))
 
 
 @translates("aten.div", "aten.true_divide")

@@ -11,7 +11,7 @@ import weakref
 import pytest
 import torch
 
-from ngraph.errors import BoundsError, NgraphWarning
+from ngraph.errors import BoundsError, NgraphWarning, OperandError
 from ngraph.frontends.torch import backend, dynamo, private, report, reset
 from ngraph.frontends.torch.segments import Segments
 from ngraph.frontends.torch.steps import CompiledGraph, OurStep
@@ -267,6 +267,57 @@ def test_dims_that_reach_beyond_the_memory_of_a_value_are_an_error():
     torch.testing.assert_close(function(x), torch.as_strided(x * 2, (2, 3), (3, 1), 1))
     with pytest.raises(RuntimeError, match="out of bounds for storage"):
         function(x[:6].clone())
+
+
+REFUSED = {
+    "masked_scatter": (
+        lambda x, m: x.masked_scatter(x[:, :3] > 0.5, m),
+        [(torch.ones(4, 3), torch.ones(5)), (torch.ones(2, 3), torch.ones(0))],
+    ),
+    "bernoulli": (
+        lambda p, like: torch.bernoulli(p) + like,
+        [(torch.tensor(p), torch.ones(2)) for p in ([0.5, 1.5], [-0.1, 1], [0.5, torch.nan])],
+    ),
+    "normal": (lambda mean, std: torch.normal(mean, std), [(torch.ones(2), torch.tensor(std)) for std in ([1, -1.0], [torch.nan, 1])]),
+    "binary_cross_entropy": (
+        torch.nn.functional.binary_cross_entropy,
+        [(torch.tensor(p), torch.tensor(t)) for p, t in (([0.5, 1.5], [0.0, 1]), ([0.5, torch.nan], [0.0, 1]), ([0.5, 0.5], [-0.5, 1]))],
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_eager_refuses_are_refused(name, dynamic):
+    f, refused = REFUSED[name]
+    function = compiled(f, dynamic=dynamic)
+    for given in refused:
+        with pytest.raises(RuntimeError):
+            f(*given)
+        with pytest.raises(OperandError, match=rf"(test_traps.py|functional.py):[0-9]+: .*{name}"):
+            function(*given)
+        ones = torch.ones_like(given[0]), torch.ones(given[0].numel())
+        if "masked" in name or "cross" in name:
+            torch.testing.assert_close(function(*ones), f(*ones))
+        else:
+            assert function(*ones).isfinite().all()
+
+
+def test_the_loss_of_shares_and_its_derivative_are_those_of_eager():
+    weight = torch.rand(3)
+    for reduction in ("none", "mean", "sum"):
+
+        def f(x, t, reduction=reduction):
+            return torch.nn.functional.binary_cross_entropy(x, t, weight, reduction=reduction).sum()
+
+        t, made = torch.rand(5, 3), []
+        start = torch.cat([torch.rand(3, 3), torch.tensor([[0.0, 1, 1], [1, 0, 0.5]])])
+        for function in (f, compiled(f)):
+            x = start.clone().requires_grad_()
+            y = function(x, t)
+            y.backward()
+            made.append((y.detach(), x.grad))
+        torch.testing.assert_close(*made)
 
 
 @pytest.mark.parametrize("upper", [False, True])
