@@ -10,8 +10,8 @@ import numpy as np
 from keras.src.backend.common.dtypes import result_type
 
 from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional import special as in_double
 from ngraph.frontends.positional.elementwise import alone, each, remainder, sign_bit
-from ngraph.frontends.positional.special import BESSEL
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.convert import convert_to_tensor
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply
@@ -85,9 +85,9 @@ ONE: dict[str, Callable[[Op], Op]] = {
     "deg2rad": lambda x: x * (math.pi / 180.0),
     "rad2deg": lambda x: x * (180.0 / math.pi),
     "erf": lambda x: e.erf(x),
-    "erfc": lambda x: 1.0 - e.erf(x),
+    "erfc": in_double.erfc,
     "erfinv": lambda x: special.erfinv(x),
-    "i0": lambda x: e.cast(BESSEL["i0"](e.cast(x, dtypes.float64)), x.dtype),
+    "i0": lambda x: e.cast(in_double.BESSEL["i0"](e.cast(x, dtypes.float64)), x.dtype),
     "isnan": lambda x: functions.isnan(x) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_),
     "isinf": lambda x: functions.isinf(x) if x.dtype.is_float else e.filled(False, x.axes, dtypes.bool_),
     "isfinite": lambda x: functions.isfinite(x) if x.dtype.is_float else e.filled(True, x.axes, dtypes.bool_),

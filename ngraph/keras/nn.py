@@ -26,10 +26,15 @@ from ngraph.keras.traces import KerasTrace
 from ngraph.keras.windows import *  # noqa: F403
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations
+from ngraph.ops import activations, functions
 from ngraph.ops import elementwise as e
 
 # ---- activations --------------------------------------------------------------------------------------------------------
+
+
+def _squareplus(x: Op, b: float) -> Op:
+    size = functions.hypot(x, math.sqrt(b))
+    return e.where(e.less(x, 0.0), 0.5 * b / (size + e.absolute(x)), (x + size) * 0.5)
 
 
 def _log_sigmoid(x: Op) -> Op:
@@ -63,7 +68,7 @@ ACTIVATIONS: dict[str, Callable[..., Op]] = {
     "sparse_plus": _sparse_plus,
     "soft_shrink": lambda x, t: positional.shrunk(x, t, t),
     "hard_shrink": lambda x, t: positional.shrunk(x, 0.0, t),
-    "squareplus": lambda x, b: (x + e.sqrt(x * x + b)) * 0.5,
+    "squareplus": _squareplus,
     "leaky_relu": lambda x, slope: positional.leaky_relu(x, slope),
     "elu": lambda x, alpha: positional.elu(x, alpha),
     "celu": lambda x, alpha: positional.celu(x, alpha),

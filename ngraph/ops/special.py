@@ -119,12 +119,13 @@ def _lgamma_of_positive(x: Op) -> Op:
 
 
 def _lgamma(x: Op) -> Op:
-    """Lowers below 0 to Euler's reflection."""
+    """Lowers below 0 to Euler's reflection; near 0, where `turn * a` underflows, it is -log(a)."""
     a = absolute(x)
     positive = _lgamma_of_positive(a)
-    below = less(x, 0.0)
+    below, tiny = less(x, 0.0), less(a, 1e-16)
     turn = _sine_of_turn(where(below, x, 0.5))
-    reflected = math.log(math.pi) - log(turn * where(below, a, 1.0)) - positive
+    product = where(tiny, a, turn * where(below, a, 1.0))
+    reflected = where(tiny, 0.0, math.log(math.pi) - positive) - log(product)
     pole = logical_and(below, equal(turn, 0.0))
     return where(below, where(pole, math.inf, where(equal(a, math.inf), math.inf, reflected)), where(equal(x, 0.0), math.inf, positive))
 

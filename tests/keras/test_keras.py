@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.special
 
 import ngraph.keras
 import ngraph.keras.hook as hook
@@ -83,6 +84,16 @@ def test_evaluate_and_predict_agree_with_numpy():
     found = model.evaluate(X, Y, batch_size=24, verbose=0, return_dict=True)
     np.testing.assert_allclose([found["loss"], found["mae"]], [((wanted - Y) ** 2).mean(), np.abs(wanted - Y).mean()], rtol=1e-5)
     assert model.compilations() == 2
+
+
+def test_functions_keep_their_digits_where_they_are_nearly_0():
+    x = np.linspace(-4, 9, 99).astype("float32")
+    np.testing.assert_allclose(ops.erfc(x), scipy.special.erfc(x.astype("float64")), 2e-6)
+    for b in (4, 0.5):
+        x = np.array([-1e30, -1e4, -50, -1, 0, 1, 50, 1e30], "float32")
+        wide = x.astype("float64")
+        size = np.hypot(wide, np.sqrt(b))
+        np.testing.assert_allclose(ops.squareplus(x, b), np.where(x < 0, b / (size - np.minimum(wide, 0)), wide + size) / 2, 1e-6)
 
 
 def test_a_custom_step_differentiates_by_value_and_grad():

@@ -43,6 +43,7 @@ EDGES = {  # the function here, in PyTorch, and its inputs
     "sign": (ng.sign, torch.sign, [[0.0, -3.0, inf, -inf]]),
     "atan": (ng.atan, torch.atan, [ALL]),
     "erf": (ng.erf, torch.erf, [[-10.0, 1e-30, 10.0, inf, -inf, nan]]),
+    "lgamma": (ng.lgamma, torch.lgamma, [[-1e-10, -1e-17, -1e-30, -1e-38, 1e-38, -0.5, 0.0, -3.5, 1e30]]),
     "where": (lambda x: ng.where(ng.greater(x, 0), x * x, 0.0), lambda x: torch.where(x > 0, x * x, 0.0), [[1.0, 0.0, -1.0]]),
     "max": (lambda x: ng.max(x, out_axes=()), lambda x: x.amax(), [[1.0, 1.0, 0.0]]),
     "prod with a zero": (lambda x: ng.prod(x, out_axes=()), lambda x: x.prod(), [[0.0, 3.0, 2.0]]),

@@ -25,7 +25,7 @@ from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import reduce
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)  # B2, B4, …
-HEAD = 10  # from here on Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
+HEAD = 10  # after so many terms Euler's and Maclaurin's rule gives the rest of a zeta series to float64's precision
 STEPS = 100_000  # after which a series or a fraction ends, converged or not: operands of 1e8 take so many
 ROUNDING = 2.0**-50
 LEAST = 1e-300  # what stands for 0 where it divides
@@ -45,20 +45,20 @@ def in_double(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
 def _zeta_of_positive(s: Op, q: Op) -> Op:
     """Returns Σ (q + k) ** -s over k from 0 on, for s above 1 and q from 0 on, by Euler's and Maclaurin's rule."""
     axes = (s + q).axes
+    q = broadcast(q, axes)
 
     def more(k: Op, w: Op, total: Op) -> tuple[Op, ...]:
-        on = e.less(w, float(HEAD))
-        return k + 1, e.where(on, w + 1.0, w), total + e.where(on, e.power(w, -s), 0.0)
+        return k + 1, w + 1.0, total + e.power(w, -s)
 
-    start = e.filled(0, (), dtypes.int32), broadcast(q, axes), e.filled(0.0, axes, dtypes.float64)
+    start = e.filled(0, (), dtypes.int32), q, e.filled(0.0, axes, dtypes.float64)
     _, w, total = while_loop(lambda k, w, total: e.less(k, HEAD), more, start)
     tail = e.power(w, 1.0 - s) / (s - 1.0) + e.power(w, -s) * 0.5
     factor, by = s, e.power(w, -s) / w
     for j, b in enumerate(BERNOULLI):
-        tail = tail + factor * by * (b / math.factorial(2 * j + 2))
+        tail = tail + e.where(e.equal(by, 0.0), 0.0, factor * by) * (b / math.factorial(2 * j + 2))  # the factor of a large s is infinite
         factor = factor * (s + (2.0 * j + 1)) * (s + (2.0 * j + 2))
         by = by / (w * w)
-    return e.where(e.less(1e8, w), e.power(w, 1.0 - s) * (1.0 / (s - 1.0) + 0.5 / w), total + tail)
+    return e.where(e.less(1e8, q), e.power(q, 1.0 - s) * (1.0 / (s - 1.0) + 0.5 / q), total + tail)
 
 
 def zeta(s: Op, q: Op) -> Op:
@@ -263,7 +263,24 @@ def erfc(x: Op) -> Op:
         w = e.cast(x, dtypes.float64)
         return e.exp(-w * w) * _erfcx_of_positive(x)
 
-    return _unless_far(x, far, lambda x: 1.0 - e.erf(x))
+    return _unless_far(x, far, e.rounding_once(lambda x: 1.0 - e.erf(x)))
+
+
+def ndtri(p: Op) -> Op:
+    """Returns the number below which the standard normal distribution has the share p: by `erfinv`, and at the ends by Newton's method.
+
+    The method takes the logarithm of the share beyond, from a start with an error below 3e-3 (Abramowitz and Stegun, 26.2.22).
+    """
+    low = e.minimum(p, 1.0 - p)
+    log_low = e.log(low)
+    s = e.sqrt(log_low * -2.0)
+    x = s - (s * 0.27061 + 2.30753) / ((s * 0.04481 + 0.99229) * s + 1.0)
+    for _ in range(3):
+        t = x * math.sqrt(0.5)
+        share = erfcx(t)
+        x = x + (e.log(share * 0.5) - t * t - log_low) * share * math.sqrt(math.pi / 2)
+    x = e.where(e.equal(low, 0.0), INF, x)
+    return e.where(e.less(0.1, low), special.erfinv(p * 2.0 - 1.0) * math.sqrt(2.0), e.where(e.less(p, 0.5), -x, x))
 
 
 def dawson(x: Op) -> Op:

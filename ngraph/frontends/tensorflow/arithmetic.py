@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,8 +51,7 @@ ELEMENTS: dict[str, Callable[..., Op]] = {
     "Square": lambda x: x * x,
     "Rsqrt": lambda x: e.rounding_once(lambda y: 1.0 / e.sqrt(y))(x),
     **dict.fromkeys(("Reciprocal", "Inv"), e.reciprocal),
-    "Erfc": lambda x: 1.0 - e.erf(x),
-    "Ndtri": lambda p: special.erfinv(p * 2.0 - 1.0) * math.sqrt(2.0),
+    "Erfc": in_double.erfc,
     **dict.fromkeys(("Round", "Rint"), lambda x: e.rounded(x) if x.dtype.is_float else x),
     "Relu6": lambda x: e.minimum(e.maximum(x, 0), 6),
     "Elu": by_element.elu,
@@ -117,6 +115,7 @@ SPECIAL: dict[str, Callable[..., Op]] = {  # those that are computed in float64
     "RandomGammaGrad": in_double.gamma_sample_by_a,
     "Betainc": in_double.beta_share,
     "Dawsn": in_double.dawson,
+    "Ndtri": in_double.ndtri,
     "Expint": in_double.exponential_integral,
     "FresnelCos": lambda x: in_double.fresnel(x)[0],
     "FresnelSin": lambda x: in_double.fresnel(x)[1],

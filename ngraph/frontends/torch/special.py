@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.frontends.positional import special as functions_of
-from ngraph.frontends.positional.elementwise import alone, each, next_after
+from ngraph.frontends.positional.elementwise import alone, each, next_after, remainder
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import dtype as kinds
@@ -31,6 +31,7 @@ def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
 
 IN_DOUBLE: dict[str, Callable[..., Op]] = {
     "special_zeta": functions_of.zeta,
+    "special_ndtri": functions_of.ndtri,
     **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: functions_of.gamma_shares(a, x)[0]),
     **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: functions_of.gamma_shares(a, x)[1]),
     **{f"special_bessel_{name}": functions_of.BESSEL[name] for name in ("j0", "j1", "y0", "y1")},
@@ -132,7 +133,7 @@ def mantissa_and_exponent(n: TorchNode, a: Tensor) -> tuple[Tensor, Tensor]:
 
 @translates("prims.gcd", "aten.gcd")
 def greatest_common_divisor(n: TorchNode, a: Any, b: Any) -> Tensor:
-    """Euclid's algorithm, on all elements until each is done."""
+    """Euclid's algorithm, on all elements until each is done. The lowest integer has no absolute value, and is taken as it is."""
 
     def gcd(x: Op, y: Op) -> Op:
         axes = merge(x.axes, y.axes)
@@ -143,8 +144,8 @@ def greatest_common_divisor(n: TorchNode, a: Any, b: Any) -> Tensor:
 
         def step(x: Op, y: Op) -> tuple[Op, Op]:
             done = e.equal(y, 0)
-            return e.where(done, x, y), e.where(done, 0, e.mod(x, e.where(done, 1, y)))
+            return e.where(done, x, y), e.where(done, 0, remainder(x, e.where(done, 1, y), True))
 
-        return while_loop(goes_on, step, (x, y))[0]
+        return while_loop(goes_on, step, (y, x))[0]
 
     return n.each(gcd, a, b)

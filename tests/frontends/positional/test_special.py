@@ -42,6 +42,29 @@ def test_functions_of_two_numbers(name):
     np.testing.assert_allclose(computed(function, a, x), getattr(scipy.special, name)(a, x), 3e-12, 1e-300)
 
 
+def test_zeta_of_large_exponents():
+    """Above the exponents at which Euler's and Maclaurin's factors overflow, and where their series alone does not converge."""
+    s = np.array([1e18, 1e19, 1e300, np.inf, 1e20, 1e20, 200, 50, 150, 30, 19.4, 1.5])
+    q = np.array([1, 1, 1, 1, 0.5, 1e10, 12, 12, 30, 10.3, 135.2, 1e9])
+    wanted = scipy.special.zeta(s, q)
+    wanted[5] = 0.0  # where SciPy gives NaN
+    np.testing.assert_allclose(computed(special.zeta, s, q), wanted, 3e-12)
+    np.testing.assert_array_equal(computed(special.zeta, np.array([1e20, 1e300]), np.array([2.0, 3.0])), 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_the_error_function_leaves_of_1(dtype):
+    x = np.linspace(-5, 9 if dtype == "float32" else 26, 999).astype(dtype)
+    np.testing.assert_allclose(computed(special.erfc, x), scipy.special.erfc(x.astype("float64")), 2e-6 if dtype == "float32" else 1e-13)
+
+
+def test_the_inverse_of_the_normal_distribution():
+    low = np.concatenate([np.geomspace(1e-300, 0.5, 301), [0.1, 0.0, -0.1, np.nan, 1.1]])
+    high = 1 - np.geomspace(2**-53, 0.49, 99)
+    for p in (low, high):
+        np.testing.assert_allclose(computed(special.ndtri, p), scipy.special.ndtri(p), 1e-13)
+
+
 @pytest.mark.parametrize("a", [3e3, 1e5, 1e7])
 def test_incomplete_gamma_functions_of_large_numbers(a):
     """The series and the fraction take some nine times the root of a terms there."""

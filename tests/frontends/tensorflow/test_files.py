@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.special
 
 import ngraph as ng
 from ngraph.errors import FileError, GraphError, NgraphError, ParseError
@@ -157,6 +158,16 @@ def test_a_reduction_that_names_a_dim_twice():
     model = ng.tensorflow.load(graph.SerializeToString())
     with pytest.raises(GraphError, match="names one of them twice"):
         model.run(["y:0"], {"x:0": np.ones((2, 3), np.float32)})
+
+
+@pytest.mark.parametrize(("op", "low", "high"), [("Erfc", -3.0, 9.0), ("Ndtri", 1e-30, 0.999)])
+def test_ends_of_special_functions_keep_their_digits(op, low, high):
+    graph = classes()["GraphDef"]()
+    graph.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    graph.node.add(name="y", op=op, input=["x"]).attr["T"].type = 1
+    x = np.concatenate([np.linspace(low, high, 99), np.geomspace(1e-30, 0.5, 50)]).astype(np.float32)
+    (y,) = ng.tensorflow.load(graph.SerializeToString()).run(["y:0"], {"x:0": x})
+    np.testing.assert_allclose(y, getattr(scipy.special, op.lower())(x.astype(np.float64)), 2e-6)
 
 
 # ---- starts of later processes

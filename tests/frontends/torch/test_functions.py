@@ -33,6 +33,14 @@ def multilabel(x):
 SHAPES = [(3, 9), (2, 6), (5, 7)]
 WHOLE = [torch.int64, torch.int32, torch.int16]
 TALL, SQUARE = [(5, 3), (6, 4), (4, 4)], [(2, 3, 3), (1, 4, 4), (3, 2, 2)]
+
+
+def divisors(dtype):
+    low = torch.iinfo(dtype).min
+    some = torch.tensor([low, low + 1, -7, -3, -2, -1, 0, 1, 2, 3, 6, 12, 64, -low - 1], dtype=dtype)
+    return [(some[:, None], some), (some, torch.tensor(low, dtype=dtype))]
+
+
 CASES = {  # a function, and shapes of its input
     "sort of NaN": (lambda x: torch.sort(with_specials(x), stable=True, descending=True), SHAPES),
     "sort of NaN, columns": (lambda x: torch.argsort(with_specials(x), dim=0, descending=True, stable=True), SHAPES),
@@ -49,6 +57,7 @@ CASES = {  # a function, and shapes of its input
     "pseudo-inverse": (torch.linalg.pinv, TALL),
     "common divisors": (lambda x: [f((x * 40).to(t), (x.flip(1) * 7).to(t)) for f in (torch.gcd, torch.lcm) for t in WHOLE], SHAPES),
     "uint8 divisors": (lambda x: torch.gcd((x * 40).abs().to(torch.uint8), torch.tensor(12, dtype=torch.uint8)), SHAPES),
+    "divisors of the lowest": (lambda x: [torch.gcd(a, b) for t in (*WHOLE, torch.int8) for a, b in divisors(t)], SHAPES),
     "tangents": (lambda x: torch.func.jvp(lambda a: (a @ a.mT / 8).sin(), (x / 2,), (x.cos(),)), SHAPES),
     "second derivatives": (lambda x: torch.func.hessian(lambda a: (a.square() @ a[0]).tanh().sum())(x / 4), SHAPES),
     "quantiles": (lambda x: torch.quantile(x, 0.3, dim=1), SHAPES),
