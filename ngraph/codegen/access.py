@@ -103,7 +103,7 @@ def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
 
 
 def _reach(a: Access, elements: Whole, count: int, whole: int, k: int) -> tuple[int, int]:
-    """Where vectors begin that have `count` elements, each k-th from `elements` on: elements before it, and those to the end.
+    """Returns how many elements before `elements` vectors begin that have `count` of them, each k-th from there on, and those to the end.
 
     Reads that begin at other phases of the same elements then load the same vectors. whole: the count from which on what lies behind
     the last element may be loaded, if it belongs to the buffer.
