@@ -7,9 +7,9 @@ CODE, PLAN, SCHEDULE, TENSORS = "ngraph.codegen", "ngraph.plan", "ngraph.schedul
 MISTAKES = {
     "wide loads are shared whatever their masks": edited(
         f"{CODE}.access:_strided",
-        "x = memo(s.known, load, w, place, a.dtype, n, mask)",
+        "parts.append(memo(s.known, load, w, place, a.dtype, n, mask))",
         "x = s.known.setdefault(('wide', place, min(end, n)), None) or w.load(place, a.dtype, n, mask=mask);"
-        " s.known['wide', place, min(end, n)] = x",
+        " s.known['wide', place, min(end, n)] = x; parts.append(x)",
     ),
     "the mask of the neighbour: one lane too many": edited(f"{CODE}.lanes:leading", "str(k < count)", "str(k <= count)"),
     "the last vector is not masked": edited(f"{CODE}.scope:Scope.mask", "return leading", "return None and leading"),

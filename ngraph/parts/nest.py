@@ -57,24 +57,6 @@ def leaves_like(form: Any, nest: Any, leaf: Leaf = never, of_form: Leaf | None =
     return [x for key, part in wanted.items() for x in leaves_like(part, inner[key], leaf, of_form)]
 
 
-def taken(form: Any, nest: Any, name: str) -> Iterator[Any]:
-    """Yields what stands in a nest where `form` has leaves, whatever it is. Raises ValueError, which says where it has other parts.
-
-    >>> list(taken({"a": 0, "b": [0, 0]}, {"b": [2, None], "a": {"c": 1}}, "x"))
-    [{'c': 1}, 2, None]
-    """
-    wanted = parts(form)
-    if wanted is None:
-        yield nest
-        return
-    inner = parts(nest) or {}
-    if set(wanted) != set(inner):
-        got = ", ".join(map(str, inner)) or type(nest).__name__
-        raise ValueError(f"{name} has the parts {', '.join(map(str, wanted))}, and got {got}")
-    for key, part in wanted.items():
-        yield from taken(part, inner[key], f"{name}.{key}")
-
-
 def paths(nest: Any, leaf: Leaf = never) -> list[str]:
     """Returns the way to each leaf, keys joined by dots; "" for a nest that is a leaf itself."""
     inner = parts(nest, leaf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,23 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
+from ngraph.parts import nest
 from ngraph.program.program import AxisId, Program, Value
 from ngraph.warn import warn
+
+
+def matched(form: Any, value: Any, name: str) -> Iterator[Any]:
+    """Yields what stands in a value where `form` has leaves, whatever it is. Raises ValueError, which says where it has other parts."""
+    wanted = nest.parts(form)
+    if wanted is None:
+        yield value
+        return
+    inner = nest.parts(value) or {}
+    if set(wanted) != set(inner):
+        got = ", ".join(map(str, inner)) or type(value).__name__
+        raise ValueError(f"{name} has the parts {', '.join(map(str, wanted))}, and got {got}")
+    for key, part in wanted.items():
+        yield from matched(part, inner[key], f"{name}.{key}")
 
 
 def converted(x: Any, dtype: DType, what: str) -> np.ndarray:

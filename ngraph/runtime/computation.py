@@ -35,7 +35,7 @@ from ngraph.parts.runner import Ran, watching
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
-from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, miscounted, unwritable, written
+from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, matched, miscounted, unwritable, written
 from ngraph.runtime.host.entry import PLAIN, ArrayForms, held, kept_blocks
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, Lent, StateArrays
@@ -140,7 +140,7 @@ class ResultForm:
     def taken(self, given: Any) -> list[Any]:
         """Returns for each op what stands in its place. Raises ValueError for another form."""
         if self.nest is not None:
-            return list(nest.taken(self.nest, given, "out="))
+            return list(matched(self.nest, given, "out="))
         if self.nothing:
             return []
         if not self.single and not (isinstance(given, Sequence) and len(given) == len(self.ops)):

@@ -18,6 +18,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops.elementwise import as_op
 from ngraph.ops.state import placeholder
 from ngraph.parts import nest
+from ngraph.runtime.arguments import matched
 from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.transformers import base
 from ngraph.transformers.base import Transformer
@@ -144,7 +145,7 @@ class ArrayFunction:
         form = self.inputs[k]
         if k in by_input:
             try:
-                yield from nest.taken(form, by_input[k], self.names[k] or f"input {k}")
+                yield from matched(form, by_input[k], self.names[k] or f"input {k}")
             except ValueError as error:
                 raise ArgumentError(str(error)) from None
             return
