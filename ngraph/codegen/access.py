@@ -103,10 +103,11 @@ def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
 
 
 def _reach(a: Access, elements: Whole, count: int, whole: int, k: int) -> tuple[int, int]:
-    """Returns how many elements before `elements` vectors begin that have `count` of them, each k-th from there on, and those to the end.
+    """Returns two numbers of elements, for vectors that hold `count` elements: each k-th from the place `elements` on.
 
-    Reads that begin at other phases of the same elements then load the same vectors. whole: the count from which on what lies behind
-    the last element may be loaded, if it belongs to the buffer.
+    The vectors begin so many elements before that place: reads that begin at other phases of the same elements then load the same vectors.
+    And they have so many elements up to the last one that may be loaded.
+    whole: the count from which on that includes what lies behind the last element, if it belongs to the buffer.
     """
     phase = 0
     if isinstance(elements, int) and elements >= 0 and all(isinstance(c, int) and c >= 0 for c in a.coef.values()):
