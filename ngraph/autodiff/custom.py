@@ -14,12 +14,12 @@ from ngraph.autodiff.control import quiet
 from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Clash, merge, show_axes
-from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
-from ngraph.op_graph.opdef import Call, OpDef, op, show_input
-from ngraph.ops.checkpoint import inlined
-from ngraph.ops.control import check_values, close, in_form, run_body, spread
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
+from ngraph.op_graph.opdef import OpDef, op, show_input
+from ngraph.ops.checkpoint import inlined, lowered, reference, refuse_effects
+from ngraph.ops.control import check_values, close, in_form, spread
 from ngraph.ops.elementwise import as_op, as_ops, cos, filled, sin, stop_gradient
-from ngraph.ops.state import parts, placeholder, together
+from ngraph.ops.state import parts, placeholder
 from ngraph.parts import nest
 
 
@@ -28,10 +28,6 @@ def _type(inputs: tuple[TensorType, ...], body: Any, gradient: Any) -> tuple[Ten
     check_values("custom_gradient", "body's inputs", body.inputs, inputs)
     check_values("custom_gradient", "gradient's inputs", gradient.inputs, (*results, *inputs))
     return results
-
-
-def _reference(call: Call, *arrays: Any) -> Any:
-    return tuple(run_body(call, call.attrs["body"], arrays, call.inputs, call.results))
 
 
 def _gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
@@ -60,9 +56,9 @@ custom_record: OpDef = op(
     "The results of a body; `gradient`, of the errors and the inputs, gives the derivatives by the first inputs, one each.",
     form="(x…; body, gradient)",
     type=_type,
-    reference=_reference,
+    reference=reference,
     grad=_gradient,
-    lower=lambda op, *inputs: together.build(*inlined(op.attrs["body"], inputs)),
+    lower=lowered,
     samples=_samples,
     ulp=16,
     error=1e-6,
@@ -128,13 +124,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
         errors = [placeholder(o.axes, dtype=o.dtype) for o in outputs]
         slopes = _silent(_taken(args, spread(made[1], in_form(made[0], errors)), holes), Body(holes, outputs))
         (body, gradient), captured = close([(holes, outputs), ([*errors, *holes], slopes)], since)
-        effects = [o for o in ordered([*body.outputs, *gradient.outputs]) if o.opdef.name in ("assign", "effect")]
-        if effects:
-            raise GraphError(
-                f"custom_gradient: the function has effects: {', '.join(o.label for o in effects)}",
-                line=effects[0].line,
-                fix="give the value as one more result, and assign or print it outside",
-            )
+        refuse_effects("custom_gradient", [*body.outputs, *gradient.outputs])
         beside = [stop_gradient(x) for x in captured]
         return in_form(made[0], parts(custom_record.build(*given, *beside, body=body, gradient=gradient)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -150,6 +150,11 @@ def as_array(x: Any) -> np.ndarray:
     if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         return np.from_dlpack(x)
     return np.asarray(x)
+
+
+def slowest_first(strides: Sequence[int]) -> tuple[int, ...]:
+    """Returns dims in the order in which they lie in memory, the slowest first, by the elements or bytes from one place to the next."""
+    return tuple(sorted(range(len(strides)), key=lambda k: -strides[k]))
 
 
 def file_of(array: np.ndarray) -> MappedFile | Pages | None:

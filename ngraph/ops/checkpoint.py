@@ -6,7 +6,7 @@ no pass merges with surrounding ops. Source: T. Chen and others, "Training deep 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ngraph.errors import GraphError
@@ -30,8 +30,25 @@ def inlined(body: Body, inputs: tuple[Op, ...]) -> list[Op]:
     return [ordered_as(new[o], o.axes) for o in body.outputs]
 
 
-def _reference(call: Call, *arrays: Any) -> Any:
+def lowered(op: Op, *inputs: Op) -> Op:
+    """Returns the results of an op that are those of its body."""
+    return together.build(*inlined(op.attrs["body"], inputs))
+
+
+def reference(call: Call, *arrays: Any) -> Any:
+    """Computes the same in NumPy."""
     return tuple(run_body(call, call.attrs["body"], arrays, call.inputs, call.results))
+
+
+def refuse_effects(name: str, results: Sequence[Op], why: str = "") -> None:
+    """Raises GraphError where results of a function need what assigns, or has another effect."""
+    effects = [o for o in ordered(results) if o.opdef.name in ("assign", "effect")]
+    if effects:
+        raise GraphError(
+            f"{name}: the function has effects: {', '.join(o.label for o in effects)}{why}",
+            line=effects[0].line,
+            fix="give the value as one more result, and assign or print it outside",
+        )
 
 
 def _samples(s: Any) -> list[Op]:
@@ -53,8 +70,8 @@ checkpoint_record: OpDef = op(
     "checkpoint",
     "The results of a body; its gradient recomputes the body instead of keeping its values.",
     type=_type,
-    reference=_reference,
-    lower=lambda op, *inputs: together.build(*inlined(op.attrs["body"], inputs)),
+    reference=reference,
+    lower=lowered,
     samples=_samples,
     ulp=16,
     error=1e-6,
@@ -77,11 +94,5 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     results = function(*holes)
     outputs = [as_op(o) for o in results] if isinstance(results, (list, tuple)) else [as_op(results)]
     (body,), captured = close([(holes, outputs)], since)
-    effects = [o for o in ordered(body.outputs) if o.opdef.name in ("assign", "effect")]
-    if effects:
-        raise GraphError(
-            f"checkpoint: the function has effects: {', '.join(o.label for o in effects)}, which would happen twice",
-            line=effects[0].line,
-            fix="give the value as one more result, and assign or print it outside",
-        )
+    refuse_effects("checkpoint", body.outputs, ", which would happen twice")
     return in_form(results, parts(checkpoint_record.build(*given, *captured, body=body)))

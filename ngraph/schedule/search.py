@@ -116,10 +116,10 @@ def schedule(view: View, m: Cpu, written: float = WRITTEN_COST) -> LoopSchedule:
     written: the price of each value that a tile's code has, as a part of the tile's time. A higher one leads to shorter code, which adds up
     in the same order.
     """
-    some = [*_candidates(view, m)]
-    best = min(some, key=_Prices(view, m).of)
+    some, prices = [*_candidates(view, m)], _Prices(view, m)
+    best = min(some, key=prices.of)
     if written > WRITTEN_COST:
-        best = min([s for s in some if _sums(view, s) == _sums(view, best)], key=_Prices(view, m, written).of)
+        best = min([s for s in some if _sums(view, s) == _sums(view, best)], key=lambda s: prices.of(s, written))
     return best._replace(order=_order(view, m, best))
 
 
@@ -382,8 +382,8 @@ class _Tiled(NamedTuple):
 class _Prices:
     """Prices of the schedules of a view: the cost of one element, in vector instructions."""
 
-    def __init__(self, view: View, m: Cpu, written: float = WRITTEN_COST):
-        self.view, self.m, self.written = view, m, written
+    def __init__(self, view: View, m: Cpu):
+        self.view, self.m = view, m
         self.sizes = [size(view, d) for d in range(len(view.sizes))]
         self.open = [n is None or d in view.open for d, n in enumerate(view.sizes)]
         self.steps = math.prod([self.sizes[d] for d in view.reduced])
@@ -391,7 +391,7 @@ class _Prices:
         self.moved: dict[Any, tuple[list[Any], list[Any]]] = {}  # costs of accesses before the end of the sum, and after it
         self.values: dict[Any, int] = {}  # written out for so many steps of a loop
 
-    def of(self, s: LoopSchedule) -> float:
+    def of(self, s: LoopSchedule, written: float = WRITTEN_COST) -> float:
         view, (lanes, v, tile, second, rows, columns, _, deep) = self.view, s
         across = v if second is None else second
         key = lanes, v, tile, across
@@ -408,9 +408,9 @@ class _Prices:
         if v in view.reduced:
             steps = max(1, steps // lanes)
             ends += sums * 2 * math.log2(lanes)
-        values = self._values(s) if (view.sums and deep is None) or self.written > WRITTEN_COST else 0
+        values = self._values(s) if (view.sums and deep is None) or written > WRITTEN_COST else 0
         short = min(1.0, SUMS_IN_FLIGHT / max(_times(found.sums, rows, columns), 1)) if view.sums else 0.0
-        return (total + ends / steps) * (1 + self.written * values) / self._together(s, short)
+        return (total + ends / steps) * (1 + written * values) / self._together(s, short)
 
     def _tiled(self, lanes: int, v: D | None, tile: D | None, across: D | None) -> _Tiled:
         view = self.view

@@ -18,6 +18,7 @@ from ngraph.frontends.positional.growing import GrowingState, Grown
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
 from ngraph.frontends.positional.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import slowest_first
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import Bin, Expr, ExprLike, Len
@@ -249,7 +250,7 @@ class ModelTrace:
             made = filled(value, (), as_dtype(array.dtype))
         else:
             values = array.reshape([len(a) for a in axes])
-            order = sorted(range(values.ndim), key=lambda k: -values.strides[k])  # as it lies in memory, so that nothing is copied
+            order = slowest_first(values.strides)  # so that nothing is copied
             made = constant(values.transpose(order), [axes[k] for k in order])
         return Tensor(made.named(name) if name else made, dims)
 

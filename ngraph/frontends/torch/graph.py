@@ -20,6 +20,7 @@ from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch.lengths import SymbolicTrace, TorchTrace
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.arrays import slowest_first
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
@@ -403,5 +404,4 @@ def hint(n: Any) -> int:
 
 def memory_order(val: Any) -> tuple[int, ...]:
     """Returns a tensor's dims in the order in which they lie in memory, the slowest first."""
-    strides = [hint(s) for s in val.stride()]
-    return tuple(sorted(range(len(strides)), key=lambda k: -strides[k]))
+    return slowest_first([hint(s) for s in val.stride()])
