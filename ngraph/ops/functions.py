@@ -315,7 +315,8 @@ def _logaddexp(x: Op, y: Op) -> Op:
 
 
 def _logaddexp_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    share = sigmoid(where(equal(x, y), 0.0, x - y))
+    both_infinite = logical_and(equal(x, y), equal(absolute(x), math.inf))
+    share = sigmoid(where(both_infinite, 0.0, x - y))
     return dy * share, dy * (1.0 - share)
 
 

@@ -311,3 +311,13 @@ def test_errors_name_the_function_that_was_called():
         ng.value_and_grad(lambda x, y: ng.sum(x * y))(whole, v)
     with pytest.raises(GraphError, match="^(.|\n)*grad: the function gives multiply, which has axes"):
         ng.grad(lambda x: x * x)(v)
+
+
+def test_a_second_derivative_of_logaddexp_at_equal_numbers():
+    """It is the product of both shares, and nothing where both are infinite."""
+    x = ng.placeholder("N=4", dtype="float64")
+    other = ng.constant(np.array([0.5, 0.5, np.inf, -np.inf]), x.axes)
+    slope = ng.deriv(ng.sum(ng.logaddexp(x, other), out_axes=()), x)
+    found = ng.function(ng.deriv(ng.sum(slope, out_axes=()), x), x)(np.array([0.5, 1.5, np.inf, -np.inf]))
+    share = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(found, [0.25, share * (1 - share), 0, 0], rtol=1e-12)
