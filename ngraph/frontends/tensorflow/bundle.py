@@ -23,6 +23,8 @@ from ngraph.frontends.tensorflow.dtypes import number_of, numpy_type, shape_of, 
 from ngraph.frontends.tensorflow.messages import classes, parsed
 from ngraph.op_graph.arrays import MappedFile
 
+CHECKED_BYTES = 1 << 18  # bytes that are copied for the checksum at a time: they stay in a cache
+
 
 class Checkpoint:
     """The arrays of a checkpoint by name, with the methods of `tf.train.load_checkpoint`.
@@ -192,7 +194,9 @@ def _checksum(data: Any) -> int:
     """Returns the CRC32C of bytes, rotated and shifted as LevelDB stores it."""
     import google_crc32c
 
-    crc = int(google_crc32c.value(bytes(data)))
+    crc = 0
+    for k in range(0, len(data), CHECKED_BYTES):  # it takes `bytes` alone, and a copy of all would be new memory
+        crc = google_crc32c.extend(crc, bytes(data[k : k + CHECKED_BYTES]))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

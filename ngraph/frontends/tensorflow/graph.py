@@ -236,9 +236,14 @@ class FunctionLibrary:
 
 def functions_in(node: Node) -> list[str]:
     """Returns the names of functions that a node may call."""
-    found = [a.func.name for a in node.proto.attr.values() if a.WhichOneof("value") == "func"]
-    found += [f.name for a in node.proto.attr.values() if a.WhichOneof("value") == "list" for f in a.list.func]
-    return [*found, node.op]
+    found = [node.op]
+    for a in node.proto.attr.values():
+        kind = a.WhichOneof("value")
+        if kind == "func":
+            found.append(a.func.name)
+        elif kind == "list":
+            found += [f.name for f in a.list.func]
+    return found
 
 
 class TensorflowNode(GraphNode):

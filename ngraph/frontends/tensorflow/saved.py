@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -204,20 +204,20 @@ def restored(file: ModelFile, restore: str, tables: list[tuple[str, str, str]]) 
         return
     if at.called:  # TensorFlow 2: a function takes the file's name and the handles
         body = file.function(at.called)
-        homes = dict(zip(body.takes, at.takes, strict=False))
+        homes, keys = dict(zip(body.takes, at.takes, strict=False)), _Restored(body)
         for node in body.nodes.values():
             if node.op in ("LookupTableImportV2", "AssignVariableOp"):
-                home, (key, *values) = homes.get(body.source(node.takes[0], FORMS), ""), (_restored_by(body, v) for v in node.takes[1:])
+                home, (key, *values) = homes.get(body.source(node.takes[0], FORMS), ""), map(keys.of, node.takes[1:])
                 table = file.graph.maker(home) if values else None
                 if key is not None and table is not None and values[0] is not None:
                     tables.append((shared_name(table), key[0], values[0][0]))
                 elif key is not None and home and not values:
                     yield node_of(file.graph.source(home, FORMS)), *key
         return
-    nodes = file.graph.nodes  # TensorFlow 1: a group of assignments
+    nodes, keys = file.graph.nodes, _Restored(file.graph)  # TensorFlow 1: a group of assignments
     group = closure([at.name], lambda name: (*nodes[name].after, *map(node_of, nodes[name].takes)) if name in nodes else ())
     for step in nodes.values():
-        key = _restored_by(file.graph, step.takes[1]) if step.name in group and step.op in ("Assign", "AssignVariableOp") else None
+        key = keys.of(step.takes[1]) if step.name in group and step.op in ("Assign", "AssignVariableOp") else None
         if key is not None:
             yield node_of(file.graph.source(step.takes[0], FORMS)), *key
 
@@ -225,19 +225,34 @@ def restored(file: ModelFile, restore: str, tables: list[tuple[str, str, str]]) 
 FORMS = ("Identity", "Cast", "Reshape")  # ops that stand between a variable and what is restored
 
 
-def _restored_by(body: GraphBody, value: str) -> tuple[str, tuple[slice, ...]] | None:
-    """Returns the name in the checkpoint, and the part, of a value that RestoreV2 gives; None for another value."""
-    value = body.source(value, FORMS)
-    node = body.nodes.get(node_of(value))
-    if node is None or node.op != "RestoreV2":
-        return None
-    k = int(value.rpartition(":")[2])
-    said = []
-    for given in node.takes[1:3]:  # names, and shapes with slices
-        texts = body.nodes.get(node_of(body.source(given, FORMS)))
-        found = array_of(texts.proto.attr["value"].tensor).ravel() if texts is not None and texts.op == "Const" else ()
-        said.append(found[k].decode("utf-8", "replace") if k < len(found) else "")
-    return (said[0], _part(said[1])) if said[0] else None
+class _Restored:
+    """The values of a graph that RestoreV2 gives."""
+
+    def __init__(self, body: GraphBody):
+        self.body = body
+        self.texts: dict[str, Sequence[bytes]] = {}  # of constants: one has the names of all variables
+
+    def of(self, value: str) -> tuple[str, tuple[slice, ...]] | None:
+        """Returns the name in the checkpoint, and the part, of a value that RestoreV2 gives; None for another value."""
+        value = self.body.source(value, FORMS)
+        node = self.body.nodes.get(node_of(value))
+        if node is None or node.op != "RestoreV2":
+            return None
+        k = int(value.rpartition(":")[2])
+        said = []
+        for given in node.takes[1:3]:  # names, and shapes with slices
+            found = self._texts(self.body.source(given, FORMS))
+            said.append(found[k].decode("utf-8", "replace") if k < len(found) else "")
+        return (said[0], _part(said[1])) if said[0] else None
+
+    def _texts(self, value: str) -> Sequence[bytes]:
+        """Returns the texts of a constant; none for another value."""
+        if value not in self.texts:
+            node = self.body.nodes.get(node_of(value))
+            self.texts[value] = (
+                array_of(node.proto.attr["value"].tensor).ravel().tolist() if node is not None and node.op == "Const" else ()
+            )
+        return self.texts[value]
 
 
 def _part(text: str) -> tuple[slice, ...]:
@@ -314,7 +329,7 @@ def _message(kind: str, path: str) -> Any:
     if path.endswith("txt"):
         return parsed_text(kind, data.decode("utf-8", "replace"), path)
     made = parsed(kind, data, path)
-    if data and not made.ByteSize():
+    if data and not made.ListFields():
         raise ParseError(f"{path} holds nothing that a {kind} has", fix="is it another file?")
     return made
 
