@@ -46,7 +46,8 @@ def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint 
             for f in list(e.families)[len(families) :]:
                 rows += e.rows(inside(f.length))  # a length that an op computes at run time
                 families.append(e.family(f))
-        data = marshal.dumps((rows, families, [*e.lists], [e.numbers[r] for r in roots], len(results)), VERSION)
+        contents = [_content(a) for _, a in e.large.values()]
+        data = marshal.dumps((rows, families, [*e.lists], contents, [e.numbers[r] for r in roots], len(results)), VERSION)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return Fingerprint(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
@@ -62,7 +63,8 @@ class _Encoder(Encoder):
         self.lists: dict[tuple[tuple[int, ...], ...], int] = {}
         self.met: dict[int, tuple[int, tuple[Axis, ...]]] = {}
         self.unnamed: dict[str, str] = {}
-        self.looked = 0  # bytes of array contents hashed so far
+        self.large: dict[int, tuple[int, np.ndarray]] = {}  # by id: arrays, numbered, whose contents are hashed when all are known
+        self.bytes = 0  # of these
 
     def rows(self, roots: Iterable[Op]) -> Iterator[Any]:
         """Yields a row for each op that has no number yet; its inputs, and the ops that its attributes name, come first."""
@@ -106,11 +108,14 @@ class _Encoder(Encoder):
         return super().encode(x)
 
     def array(self, a: np.ndarray, name: str = "") -> list[Any]:
-        self.looked += a.nbytes if a.nbytes > SMALL else 0
-        if self.looked > MAX_HASHED_BYTES:
-            raise ValueError("there is too much to look at")
-        a = settled(a)
         if a.nbytes <= SMALL:
-            return super().array(a)
-        content = hashlib.blake2b(a.reshape(-1).view(np.uint8).data, digest_size=32).digest()
-        return [as_dtype(a.dtype).name, list(a.shape), content]
+            return super().array(settled(a))
+        self.bytes += a.nbytes if id(a) not in self.large else 0
+        if self.bytes > MAX_HASHED_BYTES:
+            raise ValueError("there is too much to look at")
+        return [as_dtype(a.dtype).name, list(a.shape), self.large.setdefault(id(a), (len(self.large), a))[0]]
+
+
+def _content(array: np.ndarray) -> bytes:
+    """Returns a hash of an array's bytes."""
+    return hashlib.blake2b(settled(array).reshape(-1).view(np.uint8).data, digest_size=32).digest()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,25 +50,35 @@ class _Shape(pickle.Pickler):
 
     def reducer_override(self, x: Any) -> Any:
         """Returns how an object is written; pickle calls this for no text, number or plain container."""
-        kind = type(x)
-        if kind is AxisId:
-            return int, (self.axes.setdefault(x, len(self.axes)),)
-        if kind is DType or kind is ArrayRef:
-            return str, ((x.name if kind is DType else ""),)
-        if kind is Line and x.op == "number" and not self.numbers:
-            return tuple, (("number", x.dtype),)
-        if kind is Bin:
-            return tuple, ((x.op, x.a, x.b),)
-        if kind is Read:
-            return tuple, ((x.source, x.index, x.predicate, x.pad_value),)
-        if kind is Buffer or kind is Local:
-            self.buffers.append(x)
-            root = x.shares
-            while root is not None and root.shares is not None:
-                root = root.shares
-            fields = [getattr(x, f) for f in Buffer.__slots__ if f not in ("name", "offset", "value", "shares")]
-            return list, (), None, iter([kind is Local, x.offset is None or x.offset % 64, root, *fields])
-        return (tuple, ((x.loops, x.stages),)) if kind is Kernel else NotImplemented
+        how = _HOW.get(type(x))
+        return NotImplemented if how is None else how(self, x)
+
+    def _axis(self, x: AxisId) -> Any:
+        return int, (self.axes.setdefault(x, len(self.axes)),)
+
+    def _line(self, x: Line) -> Any:
+        return (tuple, (("number", x.dtype),)) if x.op == "number" and not self.numbers else NotImplemented
+
+    def _buffer(self, x: Buffer) -> Any:
+        self.buffers.append(x)
+        root = x.shares
+        while root is not None and root.shares is not None:
+            root = root.shares
+        fields = [getattr(x, f) for f in Buffer.__slots__ if f not in ("name", "offset", "value", "shares")]
+        return list, (), None, iter([type(x) is Local, x.offset is None or x.offset % 64, root, *fields])
+
+
+_HOW: dict[type, Callable[[_Shape, Any], Any]] = {  # how objects of a type are written, if not as pickle does it
+    AxisId: _Shape._axis,
+    DType: lambda _, x: (str, (x.name,)),
+    ArrayRef: lambda _, x: (str, ("",)),
+    Line: _Shape._line,
+    Bin: lambda _, x: (tuple, ((x.op, x.a, x.b),)),
+    Read: lambda _, x: (tuple, ((x.source, x.index, x.predicate, x.pad_value),)),
+    Buffer: _Shape._buffer,
+    Local: _Shape._buffer,
+    Kernel: lambda _, x: (tuple, ((x.loops, x.stages),)),
+}
 
 
 def shape(plan: Plan, kernel: Kernel, numbers: bool = True) -> Shape | None:

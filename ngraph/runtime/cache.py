@@ -237,32 +237,55 @@ class _Dump(pickle.Pickler):
 
     def reducer_override(self, x: Any) -> Any:
         """Returns how an object is written; pickle calls this for no text, number or plain container."""
-        kind = type(x)
-        if kind is AxisId:
-            return self._number("axis", self.axes[x]) if x in self.axes else self._number("own", str(x))
-        if kind is ArrayRef and x in self.refs:
-            return self._number("array", self.refs[x])
-        if kind is Origin and x in self.origins:
-            return self._number("origin", *self.origins[x])
-        if kind is DType:
-            return self._number("dtype", x.name)
-        if kind is _Of:
-            return self._number(*x)
-        if kind is Plan:
-            state = tuple([(self.state.get(name, name), before, after) for name, before, after in x.state])
-            return _plan, (), {**vars(x), "state": state}
-        if kind is Buffer or kind is Local:
-            slots = {f: getattr(x, f) for f in Buffer.__slots__}
-            known = (self.values, self.state, self.arrays) if x.storage == "input" else (self.state, self.arrays, self.values)
-            slots["name"] = next((names[x.name] for names in known if x.name in names), x.name)
-            return _buffer, (kind is Local,), (None, slots)
-        if kind is ArrayRef:
-            return _ref, (x.array, x.name)
-        if isinstance(x, np.generic | np.ndarray):
-            if x.nbytes > SMALL:  # the key does not cover its content
-                raise pickle.PicklingError("a plan holds a large array that is not its program's")
-            return _array, (as_dtype(x.dtype), x.shape, x.tobytes(), isinstance(x, np.generic))
+        how = _HOW.get(type(x))
+        if how is None:
+            how = _HOW[type(x)] = _Dump._as_array if isinstance(x, np.generic | np.ndarray) else _Dump._as_pickle_does
+        return how(self, x)
+
+    def _as_pickle_does(self, x: Any) -> Any:
         return NotImplemented
+
+    def _axis(self, x: AxisId) -> Any:
+        return self._number("axis", self.axes[x]) if x in self.axes else self._number("own", str(x))
+
+    def _ref(self, x: ArrayRef) -> Any:
+        return self._number("array", self.refs[x]) if x in self.refs else (_ref, (x.array, x.name))
+
+    def _origin(self, x: Origin) -> Any:
+        return self._number("origin", *self.origins[x]) if x in self.origins else NotImplemented
+
+    def _dtype(self, x: DType) -> Any:
+        return self._number("dtype", x.name)
+
+    def _of(self, x: _Of) -> Any:
+        return self._number(*x)
+
+    def _plan(self, x: Plan) -> Any:
+        state = tuple([(self.state.get(name, name), before, after) for name, before, after in x.state])
+        return _plan, (), {**vars(x), "state": state}
+
+    def _buffer(self, x: Buffer) -> Any:
+        slots = {f: getattr(x, f) for f in Buffer.__slots__}
+        known = (self.values, self.state, self.arrays) if x.storage == "input" else (self.state, self.arrays, self.values)
+        slots["name"] = next((names[x.name] for names in known if x.name in names), x.name)
+        return _buffer, (type(x) is Local,), (None, slots)
+
+    def _as_array(self, x: Any) -> Any:
+        if x.nbytes > SMALL:  # the key does not cover its content
+            raise pickle.PicklingError("a plan holds a large array that is not its program's")
+        return _array, (as_dtype(x.dtype), x.shape, x.tobytes(), isinstance(x, np.generic))
+
+
+_HOW: dict[type, Callable[[_Dump, Any], Any]] = {  # how objects of a type are written; others are added as they come
+    AxisId: _Dump._axis,
+    ArrayRef: _Dump._ref,
+    Origin: _Dump._origin,
+    DType: _Dump._dtype,
+    _Of: _Dump._of,
+    Plan: _Dump._plan,
+    Buffer: _Dump._buffer,
+    Local: _Dump._buffer,
+}
 
 
 def _part(number: int) -> Any:
@@ -375,9 +398,9 @@ class Folder:
         """Adds entries; the least recently used are deleted where the limit is exceeded."""
         folder = os.path.join(self.path, kind)
         with contextlib.suppress(OSError), self._locked():
+            os.makedirs(folder, 0o700, exist_ok=True)
             for key, content in entries.items():
                 path = os.path.join(folder, key.hex())
-                os.makedirs(folder, 0o700, exist_ok=True)
                 try:
                     with open(path + NEW, "wb", opener=_private) as file:
                         file.write(_head(key, content) + content)

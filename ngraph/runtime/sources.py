@@ -14,6 +14,7 @@ from importlib.machinery import all_suffixes
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGAN = time.time_ns()
 TICK = 20_000_000  # nanoseconds by which a file's time may lag behind the clock: two ticks of the slowest kernel clock, 100 Hz
+PACKAGE = __name__.partition(".")[0] + "."  # begins the names of the modules
 COARSE = 2_000_000_000  # nanoseconds within which two changes may have one time: the resolution of the coarsest file system
 
 Modules = dict[str, tuple[int, ...]]
@@ -50,16 +51,16 @@ def newest(found: Modules) -> int:
 
 
 def unchanged() -> bool:
-    """Whether no module was written since this process began to read them, so that it runs the files' content."""
+    """Whether no module was written between the beginning of this process and its reading, so that it runs the files' content."""
     global _unchanged
-    still, loaded = _unchanged
-    if still and loaded != len(sys.modules):  # modules of the last check had been read before it
-        try:
-            still = newest(modules()) < BEGAN - TICK
-        except OSError:
-            still = False
-        _unchanged = still, len(sys.modules)
-    return still
+    new = [name for name in list(sys.modules) if name not in _checked and name.startswith(PACKAGE)]  # the rest was read before its check
+    try:
+        for path in [getattr(sys.modules.get(name), "__file__", None) for name in new]:
+            _unchanged = _unchanged and (path is None or os.stat(path).st_ctime_ns < BEGAN - TICK)
+    except OSError:
+        _unchanged = False
+    _checked.update(new)
+    return _unchanged
 
 
-_unchanged = True, -1  # at the last check, and how many modules were loaded then
+_unchanged, _checked = True, set[str]()  # at the last check, and the modules that were checked so far
