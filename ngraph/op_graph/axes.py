@@ -154,9 +154,10 @@ class Axis:
         if length is None or isinstance(length, int):
             return length
         try:
-            return int(expr.evaluate(length, _known))
+            known = {leaf: _known(leaf) for leaf in expr.leaves(length)}
         except LookupError:
             return None
+        return int(expr.evaluate(length, known.__getitem__))
 
     @length.setter
     def length(self, length: int | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Bin, Leaf
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import DOTS, PRODUCTS
@@ -413,7 +413,8 @@ class CostTable:
 
     def cut_no_more(self, facts: Facts) -> None:
         """From here on, in this version of the graph, sums stay whole: nothing would put their parts together."""
-        self.facts, self.signs = facts, {}
+        if facts is not self.facts:
+            self.facts, self.signs = facts, {}
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
     def most(self, a: FusionGroup, b: FusionGroup, closely: bool = False) -> float:
@@ -470,14 +471,16 @@ class CostTable:
         """Returns a number shared by nodes that differ in axes and sources only; its axes, its sources and itself."""
         own: dict[AxisId, int] = {}
 
-        def number(axes: Iterable[AxisId]) -> list[int]:
-            return [own.setdefault(a, len(own)) for a in axes]
+        def number(axes: Iterable[AxisId]) -> tuple[int, ...]:
+            return tuple([own.setdefault(a, len(own)) for a in axes])
 
-        def leaf(x: Any) -> str:
-            if type(x) is Load:
-                inner = x.of
-                return f"L{sorted(number(inner.axes))}" if type(inner) is Read else "L"
-            return f"{type(x).__name__}{number([x.of])}"
+        def form(e: Any) -> Any:
+            """Returns an index with its axes as numbers."""
+            if type(e) is Bin:
+                return e.op, form(e.a), form(e.b)
+            if type(e) is Load:
+                return Load, tuple(sorted(number(e.of.axes))) if type(e.of) is Read else ()
+            return (type(e), own.setdefault(e.of, len(own))) if isinstance(e, Leaf) else e
 
         parts: list[Any] = [
             n.kind,
@@ -487,15 +490,15 @@ class CostTable:
             n.once,
             number(n.axes),
             number(n.reduced),
-            sorted(number(n.loopable)),
+            tuple(sorted(number(n.loopable))),
         ]
         for r in n.reads:
-            index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
+            index = tuple([form(r.index[a]) for a in r.source.axes]) if r.index else ()
             still = self.facts.parameters(r)
-            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.predicate), sorted(number(r.axes)), still))
-        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, [number(p.axes) for p in n.parts]]
-        lengths = [(self.facts.length[a], a in self.facts.open) for a in own]
-        template = self.templates.setdefault(repr((parts, lengths)), len(self.templates))
+            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.predicate), tuple(sorted(number(r.axes))), still))
+        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, tuple([number(p.axes) for p in n.parts])]
+        lengths = tuple([(self.facts.length[a], a in self.facts.open) for a in own])
+        template = self.templates.setdefault((tuple(parts), lengths), len(self.templates))
         self.signs[n] = made = template, (*own, *[r.source for r in n.reads], n)
         return made
 

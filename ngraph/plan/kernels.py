@@ -370,9 +370,17 @@ class Plan:
         """The lengths that costs take for axes whose length comes with a call."""
         return guessed_symbols(self.axes, [b.axes for b in self.inputs])
 
+    @cached_property
+    def guesses(self) -> dict[AxisId, int]:
+        """Those of `guess` so far."""
+        return {}
+
     def guess(self, axis: AxisId) -> int:
         """The length of an axis, at least 1, that costs take where calls bring it."""
-        return guessed_length(self.axes, axis, self.guessed_symbols)
+        found = self.guesses.get(axis)
+        if found is None:
+            found = self.guesses[axis] = guessed_length(self.axes, axis, self.guessed_symbols)
+        return found
 
     def formula(self, axis: AxisId) -> ExprLike:
         """Returns the length of an axis as an expression over lengths that calls bring, and over what buffers hold."""

@@ -262,7 +262,7 @@ class _Dump(pickle.Pickler):
 
     def _plan(self, x: Plan) -> Any:
         state = tuple([(self.state.get(name, name), before, after) for name, before, after in x.state])
-        return _plan, (), {**vars(x), "state": state}
+        return _plan, (), {**vars(x), "state": state, "guesses": {}}
 
     def _buffer(self, x: Buffer) -> Any:
         slots = {f: getattr(x, f) for f in Buffer.__slots__}

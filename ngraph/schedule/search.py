@@ -117,9 +117,9 @@ def schedule(view: View, m: Cpu, written: float = WRITTEN_COST) -> LoopSchedule:
     in the same order.
     """
     some, prices = [*_candidates(view, m)], _Prices(view, m)
-    best = min(some, key=prices.of)
+    best = prices.cheapest(some)
     if written > WRITTEN_COST:
-        best = min([s for s in some if _sums(view, s) == _sums(view, best)], key=lambda s: prices.of(s, written))
+        best = prices.cheapest([s for s in some if _sums(view, s) == _sums(view, best)], written)
     return best._replace(order=_order(view, m, best))
 
 
@@ -379,6 +379,9 @@ class _Tiled(NamedTuple):
     late: list[float]  # accesses after it
 
 
+ROUNDING = 1e-9  # more than the relative error of a price
+
+
 class _Prices:
     """Prices of the schedules of a view: the cost of one element, in vector instructions."""
 
@@ -391,7 +394,18 @@ class _Prices:
         self.moved: dict[Any, tuple[list[Any], list[Any]]] = {}  # costs of accesses before the end of the sum, and after it
         self.values: dict[Any, int] = {}  # written out for so many steps of a loop
 
-    def of(self, s: LoopSchedule, written: float = WRITTEN_COST) -> float:
+    def cheapest(self, some: Iterable[LoopSchedule], written: float = WRITTEN_COST) -> LoopSchedule:
+        """Returns the first of the schedules with the least price."""
+        least, best = math.inf, None
+        for s in some:
+            price = self.of(s, written, least)
+            if price < least or best is None:
+                least, best = price, s
+        assert best is not None
+        return best
+
+    def of(self, s: LoopSchedule, written: float = WRITTEN_COST, least: float = math.inf) -> float:
+        """Returns the price of a schedule; a lower bound of it, where that is above `least`."""
         view, (lanes, v, tile, second, rows, columns, _, deep) = self.view, s
         across = v if second is None else second
         key = lanes, v, tile, across
@@ -408,9 +422,12 @@ class _Prices:
         if v in view.reduced:
             steps = max(1, steps // lanes)
             ends += sums * 2 * math.log2(lanes)
+        step = total + ends / steps
+        if step > least * lanes * rows * columns * (1 + ROUNDING):
+            return step / (lanes * rows * columns)
         values = self._values(s) if (view.sums and deep is None) or written > WRITTEN_COST else 0
         short = min(1.0, SUMS_IN_FLIGHT / max(_times(found.sums, rows, columns), 1)) if view.sums else 0.0
-        return (total + ends / steps) * (1 + written * values) / self._together(s, short)
+        return step * (1 + written * values) / self._together(s, short)
 
     def _tiled(self, lanes: int, v: D | None, tile: D | None, across: D | None) -> _Tiled:
         view = self.view

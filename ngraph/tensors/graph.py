@@ -304,21 +304,29 @@ def guessed_symbols(
     return large | dict.fromkeys(batch_axes(axes, inputs), ASSUMED_BATCH)
 
 
-def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int]) -> int:
-    """The length of an axis that costs take, where those of `guessed_symbols` come with a call; at least 1."""
+def guessed_length(
+    axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int], guessed: dict[AxisId, int] | None = None
+) -> int:
+    """The length of an axis that costs take, where those of `guessed_symbols` come with a call; at least 1. `guessed` is a memo."""
     try:
-        return max(_guessed(axes, a, symbols), 1)
+        return max(_guessed(axes, a, symbols, {} if guessed is None else guessed), 1)
     except ZeroDivisionError:
         return ASSUMED_LENGTH
 
 
-def _guessed(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int]) -> int:
+def _guessed(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int], guessed: dict[AxisId, int]) -> int:
+    found = guessed.get(a)
+    if found is not None:
+        return found
     own = axes[a]
     if type(own) is int:
-        return own
-    if own == Len(a):
-        return symbols.get(a, ASSUMED_LENGTH)
-    return int(expr.evaluate(own, lambda e: _guessed(axes, e.of, symbols) if type(e) is Len else ASSUMED_LENGTH))
+        found = own
+    elif own == Len(a):
+        found = symbols.get(a, ASSUMED_LENGTH)
+    else:
+        found = int(expr.evaluate(own, lambda e: _guessed(axes, e.of, symbols, guessed) if type(e) is Len else ASSUMED_LENGTH))
+    guessed[a] = found
+    return found
 
 
 def batch_axes(axes: Mapping[AxisId, ExprLike], inputs: Iterable[Sequence[AxisId]]) -> frozenset[AxisId]:
@@ -386,7 +394,8 @@ class TensorGraph:
     @cached_property
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of unknown ones too."""
-        return {a: guessed_length(self.axes, a, self.guessed_symbols) if (n := self.known(a)) is None else n for a in self.axes}
+        symbols, guessed = self.guessed_symbols, dict[AxisId, int]()
+        return {a: guessed_length(self.axes, a, symbols, guessed) if (n := self.known(a)) is None else n for a in self.axes}
 
     @cached_property
     def guessed_symbols(self) -> dict[AxisId, int]:
