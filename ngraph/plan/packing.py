@@ -55,7 +55,7 @@ from ngraph.targets.tuning import (
     PLANNED_CORES,
 )
 from ngraph.tensors.contraction import Length, OperandAxes, vector_of, windowless
-from ngraph.tensors.index import Load, Read, affine, identity_index, loads, loop_variant_axes
+from ngraph.tensors.index import Load, Read, affine, identity_index, loads, loop_variant_axes, without_digits
 from ngraph.tensors.memo import memo, memo_key
 
 GREAT = 1 << 62
@@ -139,15 +139,25 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
 def stride(r: Read, a: AxisId, length: Length) -> float:
     """Returns the distance in elements of two steps along an axis; infinite where it varies."""
     total: float = 0
-    step = 1
-    for axis, div, mod in reversed(r.source.dims):
-        form = affine(r.index[axis])
+    for step, e in walked(r, length):
+        form = affine(e)
         if form is None:
-            total += math.inf if a in loop_variant_axes(r.index[axis]) else 0
+            total += math.inf if a in loop_variant_axes(e) else 0
         elif a in form[0]:
-            total += form[0][a] * step if div == 1 else 0
-        step *= _places(length(axis) or 0, div, mod)
+            total += form[0][a] * step
     return abs(total)
+
+
+def walked(r: Read, length: Length) -> list[tuple[Any, ExprLike]]:
+    """Returns the index along each dim of the source, and the elements from one place to the next; 0 along upper digits of an axis.
+
+    Where two dims are read at the digits of one index, as by a flattening, that index.
+    """
+    found, step = list[tuple[int, ExprLike]](), 1
+    for axis, div, mod in reversed(r.source.dims):
+        found.append((step if div == 1 else 0, r.index[axis]))
+        step *= _places(length(axis) or 0, div, mod)
+    return without_digits(found, lambda a: length(a) or 0)
 
 
 def _places(n: int, div: int, mod: int | None) -> int:
@@ -446,7 +456,8 @@ class Packer:
             return False
         if any(r.source in own for r in o.reads) or self.size(o.axes) > MAX_COPY_GROWTH * max([self.size(r.source.axes) for r in o.reads]):
             return False
-        if any(affine(e) is None and not set(p.reduced).isdisjoint(loop_variant_axes(e)) for r in o.reads for e in r.index.values()):
+        indices = [e for r in o.reads for _, e in walked(r, self.length)]
+        if any(affine(e) is None and not set(p.reduced).isdisjoint(loop_variant_axes(e)) for e in indices):
             return True
         (other,) = [x for x in p.operands if x is not o]
         long = [a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes32]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len, combine
+from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
 from ngraph.plan.kernels import Buffer, Dim, Kernel, Line, Local, Plan, Stage, room_of
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockStart, Loop, Tile
 from ngraph.schedule.linear import Forms, LinearForm
 from ngraph.targets.tuning import MAX_SHUFFLED_STEP
-from ngraph.tensors.index import Load, in_order, loads, same
+from ngraph.tensors.index import Load, in_order, loads, without_digits
 
 
 class KernelAddresses:
@@ -151,7 +151,7 @@ class StageAddresses:
                 digits.append((stride, e))
             else:
                 total = total.plus(form, stride)
-        for stride, e in self._without_digits(digits):
+        for stride, e in without_digits(digits, self.addresses.plan.axes.__getitem__):
             form = self.forms.of(e)
             if form is None:
                 made.rest.append((stride, e))
@@ -174,23 +174,6 @@ class StageAddresses:
         if b.bytes is not None and not made.rest and high < math.inf:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
         return made
-
-    def _without_digits(self, rest: list[tuple[ExprLike, ExprLike]]) -> list[tuple[ExprLike, ExprLike]]:
-        """Strides and indices, with one index in the place of its two digits, `i // n` and `i % n`, where these lie as the index does."""
-
-        def formula(a: AxisId) -> ExprLike:
-            return self.addresses.plan.axes[a]
-
-        found = list(rest)
-        for low, digit in rest:
-            if type(digit) is not Bin or digit.op != "%" or isinstance(digit.b, int):
-                continue
-            above = Bin("//", digit.a, digit.b)
-            far = next((c for c, e in found if e == above and same(c, combine("*", low, digit.b), formula)), None)
-            if far is not None:
-                found.remove((far, above))
-                found[found.index((low, digit))] = low, digit.a
-        return found
 
     def takes_in_order(self) -> bool:
         """Whether an accumulator of the stage takes its terms one after the other."""

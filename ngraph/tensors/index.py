@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len
+from ngraph.op_graph.expr import Bin, ExprLike, Idx, Leaf, Len, combine
 from ngraph.parts.deferred import deferred
 from ngraph.program.program import AxisId
 
@@ -113,7 +113,7 @@ def affine(e: ExprLike) -> tuple[dict[AxisId, int], int] | None:
         return {}, e
     if type(e) is Idx:
         return {e.of: 1}, 0
-    if type(e) is not expr.Bin:
+    if type(e) is not Bin:
         return None
     if e.affine is ...:
         e.affine = _affine(e)
@@ -121,7 +121,7 @@ def affine(e: ExprLike) -> tuple[dict[AxisId, int], int] | None:
     return found
 
 
-def _affine(e: expr.Bin) -> tuple[dict[AxisId, int], int] | None:
+def _affine(e: Bin) -> tuple[dict[AxisId, int], int] | None:
     if e.op not in ("+", "-", "*"):
         return None
     a, b = affine(e.a), affine(e.b)
@@ -157,7 +157,7 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
             far = k * (math.inf if n is None else max(n - 1, 0)) if n != 1 else 0
             low, high = low + min(0, far), high + max(0, far)
         return low, high
-    if type(e) is not expr.Bin:
+    if type(e) is not Bin:
         return unknown
     a, b = bounds(e.a, length)
     c, d = bounds(e.b, length)
@@ -221,6 +221,52 @@ def same(a: ExprLike, b: ExprLike, length: Callable[[AxisId], ExprLike]) -> bool
     return forms[0] == forms[1] if None not in forms else not _expanded(_sum(_terms(a), _terms(b), -1), length)
 
 
+def without_digits(walked: Iterable[tuple[Any, ExprLike]], length: Callable[[AxisId], ExprLike]) -> list[tuple[Any, ExprLike]]:
+    """Returns strides and indices, with one index in the place of two digits of it that lie in memory as it does.
+
+    Digits of i are i // n and i % n, where one step of the first is as far as n of the second; so are i // n % m and i % n of i % (n * m).
+    """
+    found = list(walked)
+    for low, digit in found[::-1]:
+        while (low, digit) in found and type(digit) is Bin and digit.op == "%":
+            far = combine("*", low, digit.b)
+            more = [(stride, e, whole) for stride, e in found if (whole := _whole(e, digit)) is not None and same(stride, far, length)]
+            if not more:
+                break
+            stride, e, whole = more[0]
+            found.remove((stride, e))
+            found[found.index((low, digit))] = low, whole
+            digit = whole
+    return found
+
+
+def digits_in(index: Mapping[AxisId, ExprLike]) -> Iterator[tuple[AxisId, AxisId]]:
+    """Yields pairs of axes that are read at two digits of one index, the upper digit first: i // n, or i // n % m, and i % n."""
+    for lower, e in index.items():
+        for upper, other in index.items():
+            if _whole(other, e) is not None:
+                yield upper, lower
+
+
+def _whole(upper: ExprLike, lower: ExprLike) -> ExprLike | None:
+    """Returns the index of which these are two digits, None where they are not.
+
+    It is i for i // n and i % n, and i % (n * m) for i // n % m and i % n.
+    """
+    if type(lower) is not Bin or lower.op != "%" or type(upper) is not Bin or upper.op not in ("//", "%"):
+        return None
+    above = _over(lower.a, lower.b)
+    if upper.op == "//":
+        return lower.a if _over(upper.a, upper.b) == above else None
+    rest = _over(upper.a.a, upper.a.b) if type(upper.a) is Bin and upper.a.op == "//" else upper.a
+    return combine("%", lower.a, combine("*", lower.b, upper.b)) if rest == above else None
+
+
+def _over(i: ExprLike, n: ExprLike) -> ExprLike:
+    """Returns i // n; i // (m * n) of i // m // n."""
+    return _over(i.a, combine("*", i.b, n)) if isinstance(i, Bin) and i.op == "//" else combine("//", i, n)
+
+
 def simplest(e: ExprLike, length: Callable[[AxisId], ExprLike]) -> ExprLike:
     """Returns an expression of lengths that calls bring, as a sum in which equal terms are one and exact divisions are carried out.
 
@@ -242,7 +288,7 @@ def _terms(e: ExprLike) -> Terms:
     """An expression as a sum of terms, in which equal ones are one; not to be changed."""
     if isinstance(e, int):
         return {1: e} if e else {}
-    if type(e) is not expr.Bin:
+    if type(e) is not Bin:
         return {e: 1}
     if e.terms is None:
         e.terms = _terms_of(e)
@@ -250,7 +296,7 @@ def _terms(e: ExprLike) -> Terms:
     return found
 
 
-def _terms_of(e: expr.Bin) -> Terms:
+def _terms_of(e: Bin) -> Terms:
     if e.op in ("+", "-"):
         return _sum(_terms(e.a), _terms(e.b), 1 if e.op == "+" else -1)
     if e.op == "*" and (isinstance(e.a, int) or isinstance(e.b, int)):
@@ -303,7 +349,7 @@ def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
         if places is not None:
             end = _terms(places - 1) if c < 0 else {}
             return _least(_sum(_sum(terms, {k: -c}), end, c), length)
-    outer: list[Any] = [k for k in terms if type(k) is Quotient or (type(k) is expr.Bin and k.op in ("min", "max"))]
+    outer: list[Any] = [k for k in terms if type(k) is Quotient or (type(k) is Bin and k.op in ("min", "max"))]
     if outer:
         k = max(outer, key=_nesting)
         c = terms[k]
@@ -320,10 +366,10 @@ def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
 
 def _digit_places(e: Any, length: Callable[[AxisId], ExprLike]) -> ExprLike | None:
     """The number of places of a digit of an index, `i // n` or `i % n`, where n is a factor of the length of i; None for all else."""
-    if type(e) is not expr.Bin or e.op not in ("//", "%") or type(e.a) is not Idx:
+    if type(e) is not Bin or e.op not in ("//", "%") or type(e.a) is not Idx:
         return None
     whole = length(e.a.of)
-    if type(whole) is not expr.Bin or whole.op != "*":
+    if type(whole) is not Bin or whole.op != "*":
         return None
     for one, other in ((whole.a, whole.b), (whole.b, whole.a)):
         if same(one, e.b, length):

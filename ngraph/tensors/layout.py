@@ -25,7 +25,7 @@ from ngraph.targets.tuning import (
 from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.edit import Draft, GraphEditor
 from ngraph.tensors.graph import Arg, Constant, TensorGraph, lengths_of
-from ngraph.tensors.index import Read, affine, identity_index
+from ngraph.tensors.index import Read, affine, digits_in, identity_index
 
 
 @pass_(needs=("machine",), gives=("layouts",))
@@ -203,10 +203,31 @@ def _order(graph: GraphEditor, machine: Cpu) -> None:
     for s, a, weight in graph.preferences:
         prefer(s, a, weight)
     _propagate_orders(graph, family, preferences, prefer)
+    above = _upper_digits(graph, family)
     for n in graph.nodes:
+        if n in fixed or len(n.axes) < 2:
+            continue
         last = _wish(n, preferences.get(family[n]))
-        if n not in fixed and last in n.axes and len(n.axes) > 1:
-            n.axes = (*[a for a in n.axes if a != last], last)
+        run = [last if last in n.axes else n.axes[-1]]  # axes that lie side by side at the end
+        while (upper := above.get((family[n], run[0]))) in n.axes and upper not in run:
+            run.insert(0, upper)
+        n.axes = (*[a for a in n.axes if a not in run], *run)
+
+
+def _upper_digits(graph: GraphEditor, family: dict[Draft, Draft]) -> dict[tuple[Draft, AxisId], AxisId]:
+    """Returns the axis that should lie directly before another one, by family and that one, for its largest reader.
+
+    The reader has one index for both, of which they are digits, as a flattening has: it then reads a dense array.
+    """
+    found: dict[tuple[Draft, AxisId], tuple[int, AxisId]] = {}
+    for n in graph.nodes:
+        for r in n.reads:
+            if isinstance(r.source, Draft):
+                for upper, lower in digits_in(r.index):
+                    key = family[r.source], lower
+                    if n.size > found.get(key, (-1, ""))[0]:
+                        found[key] = n.size, upper
+    return {key: upper for key, (_, upper) in found.items()}
 
 
 def _wish(n: Draft, mine: Preferences | None) -> AxisId | None:

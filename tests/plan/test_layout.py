@@ -500,3 +500,13 @@ def test_a_mask_that_heads_share_is_stored_once_along_the_vectors_of_its_readers
         np.testing.assert_allclose(np.asarray(f(a, b, given)).reshape(-1), wanted.reshape(-1), rtol=2e-4, atol=1e-5)
         plan, schedule = f.plan, f.schedule
     assert plan.count("= where(") == 2 and "lanes indexed" not in schedule
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_heads_that_are_joined_are_read_where_they_lie(batch):
+    """Attention's result for all heads is the operand of the next product, without a copy of it."""
+    n, t, s, head, d, k = [ng.make_axis(size, name=name) for name, size in zip("NTSHDK", (batch, 20, 24, 4, 16, 32), strict=True)]
+    share, value = ng.placeholder([n, head, t, s]), ng.placeholder([n, s, head, d])
+    joined = ng.flatten(ng.axes_with_order(ng.contract(share, value, over=[s]), [n, t, head, d]), [head, d])
+    made = planned([ng.contract(joined, weights(joined.axes[-1], k), over=[joined.axes[-1]])], share, value)
+    assert not [s for s in made.steps if isinstance(s, Kernel) and not any(stage.combine for stage in s.stages)]
