@@ -502,10 +502,10 @@ def test_a_mask_that_heads_share_is_stored_once_along_the_vectors_of_its_readers
     assert plan.count("= where(") == 2 and "lanes indexed" not in schedule
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_heads_that_are_joined_are_read_where_they_lie(batch):
+@pytest.mark.parametrize("batch, heads", [(1, 3), (3, 4)])
+def test_heads_that_are_joined_are_read_where_they_lie(batch, heads):
     """Attention's result for all heads is the operand of the next product, without a copy of it."""
-    n, t, s, head, d, k = [ng.make_axis(size, name=name) for name, size in zip("NTSHDK", (batch, 20, 24, 4, 16, 32), strict=True)]
+    n, t, s, head, d, k = [ng.make_axis(size, name=name) for name, size in zip("NTSHDK", (batch, 100, 100, heads, 64, 256), strict=True)]
     share, value = ng.placeholder([n, head, t, s]), ng.placeholder([n, s, head, d])
     joined = ng.flatten(ng.axes_with_order(ng.contract(share, value, over=[s]), [n, t, head, d]), [head, d])
     made = planned([ng.contract(joined, weights(joined.axes[-1], k), over=[joined.axes[-1]])], share, value)
