@@ -34,6 +34,7 @@ from ngraph.targets.tuning import (
     PLANNED_CORES,
     PREDICATED_READ_COST,
     PRODUCT_COST,
+    SCATTERED_STORE_COST,
     SERIAL_TRAFFIC_COST,
 )
 from ngraph.tensors.graph import TensorGraph, TensorNode
@@ -756,10 +757,22 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     predicated = {n for p, n, r in g.inner if r.predicate and p not in g.recomputed}
     work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
+    work += SCATTERED_STORE_COST * m.lanes32 * _scattered(g)
     if items < PLANNED_CORES:
         traffic *= SERIAL_TRAFFIC_COST
     seconds = traffic + sum(g.again.values()) + max(work / m.speed / choice.ways(), anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
+
+
+def _scattered(g: FusionGroup) -> int:
+    """Returns the elements that are stored one by one: vectors lie along one axis, and some results have another one as their last."""
+    along: dict[AxisId, int] = {}
+    lasts = [(n, next((a for a in reversed(n.axes) if g.length(a) > 1), None)) for n in g.results if n.kind == "elem"]
+    for n, last in lasts:
+        if last is not None:
+            along[last] = along.get(last, 0) + n.size
+    best = max(along, key=along.__getitem__) if len(along) > 1 else None
+    return sum([n.size for n, last in lasts if last != best and best in n.axes])
 
 
 def _alone(work: float, size: int) -> bool:

@@ -37,7 +37,7 @@ from ngraph.tensors.graph import Constant, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, bounds, loads
 from ngraph.tensors.int8_dot import use_int8_dots
 from ngraph.tensors.layout import assign_layouts
-from ngraph.tensors.simplify import contract_fma, rename_axes
+from ngraph.tensors.simplify import contract_fma, drop_result_copies, rename_axes
 from ngraph.tensors.strided_reductions import split_strided_reductions
 from ngraph.tensors.winograd import winograd
 
@@ -123,6 +123,7 @@ def _length_in(plan: Plan) -> Callable[[AxisId], int | None]:
 
 GRAPH_PASSES = Pipeline(  # before nodes are fused
     rename_axes,
+    drop_result_copies,
     contract_fma,
     split_strided_reductions,
     use_int8_dots,  # before sums of whole numbers become sums of floats

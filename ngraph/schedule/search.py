@@ -27,6 +27,7 @@ from ngraph.targets.tuning import (
     MIN_LOOP_BODY,
     MIN_MATRIX_ROWS,
     SCATTERED_LANE_COST,
+    SCATTERED_STORE_COST,
     SPARE_REGISTERS,
     SUMS_IN_FLIGHT,
     WRITTEN_COST,
@@ -514,7 +515,9 @@ def _access_cost(view: View, w: AccessDescriptor, lanes: int, v: D | None, tile:
     if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:
         return float(step), w.deps
     # a store that scatters its lanes is no faster than as many stores of single elements, with the loop around them
-    return SCATTERED_LANE_COST * lanes * (3 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST), w.deps
+    if w.store:
+        return SCATTERED_STORE_COST * lanes, w.deps
+    return SCATTERED_LANE_COST * lanes * (1 if w.epilogue or not view.sums else 1 / LOAD_COST), w.deps
 
 
 @lru_cache

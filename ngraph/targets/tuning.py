@@ -32,6 +32,8 @@ MIN_SAMPLE_ELEMENTS = 1 << 14
 
 SCATTERED_LANE_COST = 1.0
 """[vector instructions] Of each lane whose element lies apart from its neighbours. Rule: each is one load and one insertion."""
+SCATTERED_STORE_COST = 3 * SCATTERED_LANE_COST
+"""[vector instructions] Of each lane that is stored apart from its neighbours. Rule: as a store of one element, with its loop."""
 LOAD_COST = 0.35
 """[vector instructions] Of a load beside arithmetic. Rule: two or three loads begin while one multiply-add does."""
 BROADCAST_RELATIVE_COST = 0.5

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.tensors.edit import GraphEditor, Rebuilt, free_axis, users_of
-from ngraph.tensors.graph import TensorGraph, TensorNode, changed
+from ngraph.tensors.graph import TensorGraph, TensorNode, changed, derive
 from ngraph.tensors.index import Read, identity_index
 
 Users = Callable[[Any], Any]
@@ -69,6 +69,49 @@ def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
     """Whether no operand of n is fixed at a by other readers; the product of a sum is never computed with its operands."""
     factors = n.kind == "elem" and n.op == "multiply" and len(users(n)) == 1 and users(n)[0].kind == "reduce"
     return factors or not any(isinstance(r.source, TensorNode) and len(users(r.source)) > 1 and a in r.identity_indexed for r in n.reads)
+
+
+# ---- results that are copies ------------------------------------------------------------------------------------------------
+
+
+@pass_(keeps=("integer sums",))
+def drop_result_copies(graph: TensorGraph) -> TensorGraph:
+    """Makes a value the result itself where that is its copy with dims in another order, or with dims of length 1; readers read the result.
+
+    A decoder that returns its cache is the case: what it joins to the cache is read by attention, too.
+    """
+    if not any(_copied(n, graph.known) for n in graph.nodes):
+        return graph
+    e = GraphEditor(graph)
+    for n in list(e.nodes):
+        s = _copied(n, e.known)
+        if s is None:
+            continue
+        added: dict[AxisId, ExprLike] = {a: 0 for a in n.axes if a not in s.axes}
+
+        def here(r: Read, s: Any = s, added: dict[AxisId, ExprLike] = added) -> Read:
+            return Read(s, {**r.index, **added}, r.predicate, r.pad_value) if r.source is s else r
+
+        others = [u for u in s.users if u is not n]
+        s.axes, s.parts = n.axes, tuple([p._replace(place={**p.place, **added}) for p in s.parts])
+        derive(s)
+        for u in others:
+            u.reread(here)
+        e.replaced(n, s)
+        s.users = list(dict.fromkeys([*others, *s.users]))
+    e.again()
+    return e.frozen()
+
+
+def _copied(n: TensorNode, known: Known) -> Any:
+    """Returns the value of which a result is such a copy, and which may become it; None for other nodes."""
+    r = n.args[0] if n.result and not n.state and n.kind == "elem" and n.op == "copy" else None
+    if type(r) is not Read or r.predicate or not isinstance(r.source, TensorNode) or r.source.dtype is not n.dtype:
+        return None
+    s = r.source
+    if s.kind not in ("elem", "reduce", "join") or s.result or s.inline or s.split_k is not None or r.identity_indexed != {*s.axes}:
+        return None
+    return s if all(a in s.axes or known(a) == 1 for a in n.axes) and {*s.axes}.issubset(n.axes) else None
 
 
 # ---- fused multiply-adds ----------------------------------------------------------------------------------------------------

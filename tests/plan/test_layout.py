@@ -24,9 +24,12 @@ from ngraph.schedule import interpret as schedule_interpret
 from ngraph.schedule import verify as schedule_verify
 from ngraph.schedule.address import strides_of
 from ngraph.schedule.cpu import schedule_plan
+from ngraph.schedule.text import text as schedule_text
 from ngraph.targets import DEFAULT
 from ngraph.tensors import winograd
+from ngraph.tensors.build import build
 from ngraph.tensors.index import affine
+from ngraph.tensors.simplify import _copied, drop_result_copies
 
 N, C, H, W = axis(2, "N"), axis(16, "C"), axis(9, "H"), axis(10, "W")
 
@@ -510,3 +513,36 @@ def test_heads_that_are_joined_are_read_where_they_lie(batch, heads):
     joined = ng.flatten(ng.axes_with_order(ng.contract(share, value, over=[s]), [n, t, head, d]), [head, d])
     made = planned([ng.contract(joined, weights(joined.axes[-1], k), over=[joined.axes[-1]])], share, value)
     assert not [s for s in made.steps if isinstance(s, Kernel) and not any(stage.combine for stage in s.stages)]
+
+
+@pytest.mark.parametrize("kind", ["join", "elem", "reduce"])
+def test_a_result_that_an_inner_value_is_copied_to_is_that_value(kind):
+    """As a cache of one sequence, which attention reads, and which the call returns with a dim for the sequence."""
+    b, h, p, d, k = [ng.make_axis(size, name=name) for name, size in zip("BHPDK", (1, 4, 40, 16, 8), strict=True)]
+    past, new, query = ng.placeholder([h, p, d]), ng.placeholder([h, k, d]), ng.placeholder([h, d])
+    cache = {
+        "join": lambda: ng.concat_along_axis([past, ng.tanh(past)], p),
+        "elem": lambda: ng.tanh(past) * 2.0,
+        "reduce": lambda: ng.contract(past, new, over=[h]),
+    }[kind]()
+    along = next(a for a in cache.axes if a.name in "PK")
+    scores = ng.softmax(ng.contract(cache, query, over=[d]), along)
+    turned = ng.axes_with_order(ng.expand_dims(cache, b, 0), [*cache.axes[::-1], b])
+    for shown in (ng.expand_dims(cache, b, 0), turned):
+        p_ = program([scores, shown], past, new, query)
+        graph = build(p_)
+        assert any(_copied(n, graph.known) for n in graph.nodes)
+        after = drop_result_copies(graph)
+        assert len(after.nodes) == len(graph.nodes) - 1 and not any(n.op == "copy" and n.result for n in after.nodes)
+        planned([scores, shown], past, new, query)
+    both = program([scores, ng.expand_dims(cache, b, 0), turned], past, new, query)
+    assert sum(n.op == "copy" and n.result for n in drop_result_copies(build(both)).nodes) == 1
+    planned([scores, ng.expand_dims(cache, b, 0), turned], past, new, query)
+
+
+def test_two_results_in_other_orders_are_not_stored_element_by_element():
+    n, c, d = [ng.make_axis(size, name=name) for name, size in zip("NCD", (120, 64, 48), strict=True)]
+    x = ng.placeholder([n, c, d])
+    made = planned([x * 2.0, ng.axes_with_order(x * 3.0, [n, d, c])], x)
+    shown = schedule_text(schedule_plan(made, DEFAULT), origins=False)
+    assert "lanes indexed" not in shown and "lanes transposed" in shown
