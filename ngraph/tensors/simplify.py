@@ -76,15 +76,16 @@ def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
 
 @pass_(keeps=("integer sums",))
 def drop_result_copies(graph: TensorGraph) -> TensorGraph:
-    """Makes a value the result itself where that is its copy with dims in another order, or with dims of length 1; readers read the result.
+    """Makes a value the result itself where that is its copy with dims in another order, or with dims of length 1; others read the result.
 
-    A decoder that returns its cache is the case: what it joins to the cache is read by attention, too.
+    A decoder that returns its cache is the case: what it joins to the cache is read by attention, too. A value that nobody else reads is
+    copied in the kernel that makes it, without a dim of length 1 in the way.
     """
-    if not any(_copied(n, graph.known) for n in graph.nodes):
+    if not any(_copied(n, graph.known, graph.users.__getitem__) for n in graph.nodes):
         return graph
     e = GraphEditor(graph)
     for n in list(e.nodes):
-        s = _copied(n, e.known)
+        s = _copied(n, e.known, users_of)
         if s is None:
             continue
         added: dict[AxisId, ExprLike] = {a: 0 for a in n.axes if a not in s.axes}
@@ -103,7 +104,7 @@ def drop_result_copies(graph: TensorGraph) -> TensorGraph:
     return e.frozen()
 
 
-def _copied(n: TensorNode, known: Known) -> Any:
+def _copied(n: TensorNode, known: Known, users: Users) -> Any:
     """Returns the value of which a result is such a copy, and which may become it; None for other nodes."""
     r = n.args[0] if n.result and not n.state and n.kind == "elem" and n.op == "copy" else None
     if type(r) is not Read or r.predicate or not isinstance(r.source, TensorNode) or r.source.dtype is not n.dtype:
@@ -111,7 +112,7 @@ def _copied(n: TensorNode, known: Known) -> Any:
     s = r.source
     if s.kind not in ("elem", "reduce", "join") or s.result or s.inline or s.split_k is not None or r.identity_indexed != {*s.axes}:
         return None
-    return s if all(a in s.axes or known(a) == 1 for a in n.axes) and {*s.axes}.issubset(n.axes) else None
+    return s if len(users(s)) > 1 and {*s.axes}.issubset(n.axes) and all(a in s.axes or known(a) == 1 for a in n.axes) else None
 
 
 # ---- fused multiply-adds ----------------------------------------------------------------------------------------------------

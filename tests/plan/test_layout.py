@@ -531,7 +531,7 @@ def test_a_result_that_an_inner_value_is_copied_to_is_that_value(kind):
     for shown in (ng.expand_dims(cache, b, 0), turned):
         p_ = program([scores, shown], past, new, query)
         graph = build(p_)
-        assert any(_copied(n, graph.known) for n in graph.nodes)
+        assert any(_copied(n, graph.known, graph.users.__getitem__) for n in graph.nodes)
         after = drop_result_copies(graph)
         assert len(after.nodes) == len(graph.nodes) - 1 and not any(n.op == "copy" and n.result for n in after.nodes)
         planned([scores, shown], past, new, query)
