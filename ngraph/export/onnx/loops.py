@@ -38,7 +38,8 @@ def _scan(
     holes = _real(body.inputs)
     axes = [tuple(v.axes) for v in holes]
     state = [w.full(r, a) for r, a in zip(given[:count], axes, strict=False)]
-    sliced = [w.full(r, r.dims if axis in r.dims else (axis, *r.dims)) for r in given[count : count + xs]]
+    # not by attributes of Scan: ONNX Runtime's crashes where it transposes what has no elements
+    sliced = [w.full(r, (axis, *[a for a in r.dims if a != axis])) for r in given[count : count + xs]]
     ys = [tuple(v.axes) for v in _real(body.outputs)[count:]]
     if w.length(axis) == 0:
         kinds = [v.dtype for v in _real(body.outputs)[count:]]
@@ -61,7 +62,6 @@ def _scan(
         count + len(ys),
         body=inner.part,
         num_scan_inputs=len(sliced),
-        scan_input_axes=[r.dims.index(axis) for r in sliced],
         scan_input_directions=[way] * len(sliced) if way else None,
         scan_output_directions=[way] * len(ys) if way and ys else None,
     )

@@ -14,13 +14,13 @@ from ngraph.errors import ArgumentError, UnsupportedError, show_line
 from ngraph.export.onnx import file, loops, moving, products, rules
 from ngraph.export.onnx.names import onnx_type
 from ngraph.export.onnx.whole import put_together
-from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef, hints
+from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef, hints, takes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.parts.runner import Pipeline, pass_, run
 from ngraph.passes import dead, fold, share, simplify_rules, specialise
-from ngraph.program.lower import Lowered, lower
-from ngraph.program.program import AxisId, Program, Step
+from ngraph.program.lower import Lowered, lower, unique
+from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.rewrite.driver import rewrite
 from ngraph.rewrite.pattern import Rules
 from ngraph.runtime.computation import declared_orders
@@ -81,10 +81,16 @@ def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | Non
     lowered = lower(roots, list(what.inputs.values()), what.name, whole=lambda op: rules.claims(op, opset))
     own = {label for label, v in lowered.states.items() if v.attrs.get("advance") is not None}
     program = declared_orders(lowered.program, roots)
-    program = program.with_(state_out=tuple([(label, v) for label, v in program.state_out if label not in own]))
+    theirs, called = {*what.results, *what.inputs}, {s.name: s.name for s in program.state_in}
+    for name in sorted(theirs & called.keys()):  # another name for a variable called as a result or an input is
+        called[name] = unique(name, {*theirs, *called, *called.values()})
+    program = program.with_(
+        state_in=tuple([State(called[s.name], s.value) for s in program.state_in]),
+        state_out=tuple([(called[label], v) for label, v in program.state_out if label not in own]),
+    )
     # without the verifier: some steps are composite ops, which files contain and programs do not
     program = run(program, export_passes, {"lengths": _lengths(program, what, shapes), "opset": opset})
-    return Lowered(program, lowered.inputs, lowered.states)
+    return Lowered(program, lowered.inputs, {called[label]: v for label, v in lowered.states.items()})
 
 
 def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
@@ -144,6 +150,10 @@ def _written(
 
     w.refused = refuse
     w.run()
+    ends = [*zip(what.inputs, program.inputs, strict=True), *((s.name, s.value) for s in program.state_in)]
+    for name, v in [*ends, *zip(what.results, program.outputs, strict=True)]:
+        if not takes("Identity", opset, v.dtype):
+            refused[f"{name} has elements of type {v.dtype}"] = None
     if refused:
         raise UnsupportedError(
             f"{len(refused)} op{'s' * (len(refused) > 1)} of {what.name} cannot be exported at opset {opset}",

@@ -111,17 +111,17 @@ class _Read:
             at, rank = x.dims.index(a), len(x.dims)
             shape = self.w.shape(x.dims)
             shape = [*shape[: at + 1], e.b, *shape[at + 1 :]]
-            (name,) = w.node("Unsqueeze", [x.name, w.ints([at + 1])])
-            (name,) = w.node(
-                "Pad", [name, w.ints([0] * (rank + 1) + [e.b - 1 if k == at + 1 else 0 for k in range(rank + 1)]), self.value(x)]
-            )
+            dims = (*x.dims[: at + 1], None, *x.dims[at + 1 :])
+            pads = w.ints([0] * (rank + 1) + [e.b - 1 if k == at + 1 else 0 for k in range(rank + 1)])
+            apart = w.op("Unsqueeze", x, w.ints([at + 1]), dims=dims, dtype=x.dtype)
+            apart = w.op("Pad", apart, pads, self.value(x), dims=dims, dtype=x.dtype)
             self.w.lengths[a] = self.w.lengths[a] * e.b
-            x = w.reshaped(name, self.w.shape(x.dims), x.dims, x.dtype, shape)
+            x = w.reshaped(apart.name, self.w.shape(x.dims), x.dims, x.dtype, shape)
             reads = {**reads, a: e.a}
         return x, reads, predicates
 
-    def value(self, x: TensorRef) -> str:
-        return self.w.number(self.pad_value, x.dtype).name
+    def value(self, x: TensorRef) -> TensorRef:
+        return self.w.number(self.pad_value, x.dtype)
 
     def group(self, x: TensorRef, reads: Mapping[AxisId, ExprLike]) -> TensorRef:
         over = list(dict.fromkeys(a for e in reads.values() for a in indexed(e)))
@@ -414,7 +414,7 @@ def _scatter(w: GraphWriter, step: Step, x: TensorRef, *others: TensorRef, axes:
     if inside is not None:
         at[0] = w.elementwise("Where", inside, at[0], TensorRef(w.scalar(w.length(axes[0])), (), INT64))
         one_more = [0] * len(order) + [1] + [0] * (len(order) - 1)
-        x = w.op("Pad", x, w.ints(one_more), w.number(0, x.dtype).name, dims=x.dims, dtype=x.dtype)
+        x = w.op("Pad", x, w.ints(one_more), w.number(0, x.dtype), dims=x.dims, dtype=x.dtype)
     places = _stacked(w, [*at, *[w.counted(a) for a in shared]], over)
     made = w.op("ScatterND", x, places, u, dims=order, dtype=x.dtype, reduction=reduction)
     if inside is not None:

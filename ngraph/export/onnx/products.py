@@ -319,10 +319,12 @@ def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
     if not 1 <= len(windows) <= 3:
         return False
     for i, r, o, stride, dilation, pad in windows:
-        size = length(r)
+        size, whole = length(r), length(i)
         try:
-            after = ends(length(i), length(o), size, stride, dilation, pad)
+            after = ends(whole, length(o), size, stride, dilation, pad)
         except Cannot:
+            return False
+        if isinstance(whole, int) and whole < dilation and (pad, after) != (0, 0):
             return False
         if not (isinstance(size, int) and isinstance(pad, int) and isinstance(after, int)) or not (0 <= pad < size and 0 <= after < size):
             return False

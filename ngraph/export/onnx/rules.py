@@ -121,7 +121,9 @@ def _extremes(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorR
 
 @NODES.of("clip")
 def _clip(w: GraphWriter, step: Step, x: TensorRef, low: TensorRef, high: TensorRef) -> TensorRef:
-    """Returns Clip without bounds that have no effect."""
+    """Returns Clip without bounds that have no effect; runtimes ignore a bound that is NaN, and here all is NaN then."""
+    if any(n != n for n in map(w.literal, (low, high))):
+        return w.elementwise("Min", w.elementwise("Max", x, low), high)
     bounds: list[TensorRef | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
     return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
 
@@ -416,7 +418,7 @@ def _logsumexp(w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     if any(w.length(a) == 0 for a in axes):
         return w.filled(-math.inf, tuple([a for a in x.dims if a not in axes]), x.dtype)
-    return reduced(w, "ReduceLogSumExp", x, axes, x.dtype)
+    return reduced(w, "ReduceLogSumExp", x, axes, x.dtype) if axes else x
 
 
 @NODES.of("argreduce")

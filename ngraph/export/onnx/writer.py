@@ -112,6 +112,11 @@ MOVING = frozenset(
 )
 ARITHMETIC = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}  # of lengths and indices
 COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
+LACKED = {  # for which ONNX Runtime has no kernel; the results of these ops have the same bits in the wider types
+    "Where": {"int16": "int32", "uint16": "int32", "uint64": "int64"},
+    "Pad": {"int16": "int32", "uint16": "int32"},
+    **dict.fromkeys(("CumSum", "ReduceSum", "ReduceProd"), {"uint64": "int64"}),
+}
 WIDER = {  # where a type is refused, the first of these that is accepted and represents all its values
     "bool": ("uint8", "int32", "float32"),
     "int8": ("int16", "int32", "int64"),
@@ -285,7 +290,8 @@ class GraphWriter:
         chosen: dict[str, DType] = {}
         for formal, ref in zip(formals, inputs, strict=True):
             if isinstance(ref, TensorRef) and formal not in chosen and formal in allowed:
-                wanted = ref.dtype if op in MOVING else DTYPES[COMPUTED.get(ref.dtype.name, ref.dtype.name)]
+                own = ref.dtype.name
+                wanted = DTYPES[LACKED.get(op, {}).get(own, own if op in MOVING else COMPUTED.get(own, own))]
                 if onnx_name(wanted) not in allowed[formal]:
                     wanted = ref.dtype
                 fit = wider(wanted, allowed[formal])

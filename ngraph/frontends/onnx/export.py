@@ -33,6 +33,8 @@ def _named(ops: Any, what: str) -> dict[str, Op]:
         found = {}
         for op in [ops] if isinstance(ops, Op) else list(ops):
             found[unique(getattr(op, "hint", None) or what, found)] = op
+    if "" in found:
+        raise ArgumentError(f"an {what} has no name", fix="names of a file's values have letters")
     wrong = [f"{name} is {op!r}" for name, op in found.items() if not isinstance(op, Op)]
     if wrong:
         raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix=f"give {EXPORTED}")
@@ -83,6 +85,11 @@ def exported(
     if lost:
         every = ", ".join([*taken, *(o.label for o in lost)])
         raise ArgumentError(f"{lost[0].label} is needed, and is none of the inputs", fix=f"inputs=[{every}]")
+    same = [name for name in given if name in taken]
+    if same and isinstance(results, Mapping):
+        raise ArgumentError(f"an input and a result are called {same[0]}", fix="give the result another name")
+    if same:  # names of ops, that nobody gave to results
+        tensors = {unique(k, {*taken, *given}) if k in taken else k: op for k, op in tensors.items()}
     value = _value(transformer)
     if state is not None:
         value = state.get

@@ -137,14 +137,16 @@ def take(a: Any, i: Any, axis: int) -> Any:
 
 
 def sliced(a: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    """Python's slices along axes, the first ones by default."""
+    """Slices along axes, the first ones by default: as Python's, but backwards from before the first element they begin at that."""
     if any(i is not None and i.dtype == object for i in (starts, ends, axes, steps)):
         return NotImplemented
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     items = [slice(None)] * a.ndim
     for first, last, axis, step in zip(starts, ends, axes, steps, strict=True):
-        items[int(axis)] = slice(int(first), int(last) if last > -(1 << 62) else None, int(step))
+        if step < 0 and first < -a.shape[axis]:
+            first = 0
+        items[int(axis)] = slice(int(first), None if step < 0 and last <= -(1 << 62) else int(last), int(step))
     return a[tuple(items)]
 
 

@@ -324,6 +324,8 @@ def slices(
                 span = b - a
             else:
                 a, b = bound(g, first, size, lowest, size - 1), bound(g, last, size, -1, size - 1)
+                if isinstance(a, int) and a == lowest == 0 and g.truth("le", size, 0):
+                    a = -1
                 span = a - b
             count = (span + (abs(step) - 1)) // abs(step)
             if not (isinstance(a, int) and a == 0 and step == 1):

@@ -394,3 +394,94 @@ def test_lengths_can_be_fixed(tmp_path):
     ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (4, None)})
     (given,) = onnx.load(tmp_path / "m.onnx").graph.input
     assert [d.dim_value for d in given.type.tensor_type.shape.dim] == [4, 6]
+
+
+# ---- names and element types ----------------------------------------------------------------------------------------------
+
+
+def pair(*names):
+    n = ng.make_axis(3, name="N")
+    return [ng.placeholder([n]).named(k) for k in names[:-1]] + [ng.variable([n], initial_value=[1, 2, 3]).named(names[-1])]
+
+
+def test_a_variable_makes_way_for_an_input_and_a_result_of_its_name():
+    x, v = pair("v", "v")
+    made = exported({"y": x * v, "more": ng.assign(v, v + 1)})
+    assert [i.name for i in made.graph.initializer][0] == "v_2" and [o.name for o in made.graph.output] == ["y", "v_2.new"]
+    close(session(made).run(["y"], {"v": drawn(3)}), [drawn(3) * [np.float32(1), np.float32(2), np.float32(3)]])
+    (v,) = pair("v")
+    for what in (v, {"v": v}, [v]):
+        made = exported(what)
+        assert [o.name for o in made.graph.output] == ["v"]
+        close(session(made).run(None, {}), [np.array([1, 2, 3], np.float32)])
+
+
+def test_an_input_that_is_a_result_has_two_names():
+    x, _ = pair("x", "v")
+    assert [o.name for o in exported(x).graph.output] == ["x_2"]
+    for names, said in (({"x": x + 1}, "an input and a result are called x"), ({"": x + 1}, "an output has no name")):
+        with pytest.raises(ng.errors.ArgumentError, match=said):
+            exported(names)
+
+
+def test_results_and_inputs_of_types_that_begin_later_are_refused():
+    x = ng.placeholder("A=2 B=3", dtype="int4").named("x")
+    y = ng.axes_with_order(x, x.axes[::-1])
+    for what in (y, {"y": x}):
+        with pytest.raises(ng.errors.UnsupportedError, match="x has elements of type int4") as refused:
+            exported(what, 20)
+        assert refused.value.fix == f"opset={OPSETS[-1]} has them"
+        assert exported(what, 21)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint64"])
+def test_integers_for_which_a_runtime_lacks_kernels(dtype):
+    n = ng.make_axis(4, name="N")
+    x, c = ng.placeholder([n], dtype=dtype).named("x"), ng.placeholder([n], dtype="bool").named("c")
+    results = {
+        "chosen": ng.where(c, x, x + x),
+        "padded": ng.pad(x, [(1, 2)]),
+        "running": ng.cumsum(x, n),
+        "product": ng.prod(x, out_axes=()),
+    }
+    a, b = np.array([0, 3, np.iinfo(dtype).max, 9], dtype), np.array([True, False, True, False])
+    with np.errstate(all="ignore"):
+        wanted = [np.where(b, a, a + a), np.pad(a, (1, 2)), np.cumsum(a, dtype=dtype), np.prod(a, dtype=dtype)]
+    for g, e in zip(session(exported(results)).run(None, {"x": a, "c": b}), wanted, strict=True):
+        np.testing.assert_array_equal(g, e, strict=True)
+
+
+# ---- edges ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_logarithm_of_a_sum_along_no_axis():
+    x = ng.placeholder("N=? C=3").named("x")
+    close(session(exported({"y": ng.logsumexp(x, reduction_axes=[])})).run(None, {"x": drawn(2, 3)}), [drawn(2, 3)])
+
+
+def test_a_bound_that_is_no_number():
+    x = ng.placeholder("N=3").named("x")
+    results = {"low": ng.clip(x, float("nan"), 1.0), "high": ng.clip(x, None, float("nan"))}
+    for found in session(exported(results)).run(None, {"x": drawn(3)}):
+        assert np.isnan(found).all()
+
+
+def test_the_mean_of_a_window_that_has_padding_alone():
+    x = ng.placeholder("N=2 W=1").named("x")
+    y = ng.avg_pool(x, {"W": 2}, stride=1, padding=1, dilation=2)
+    with ngt.make_transformer() as transformer:
+        wanted = transformer.computation(y, x)(drawn(2, 1))
+    assert np.isnan(wanted).all()
+    close(session(exported({"y": y})).run(None, {"x": drawn(2, 1)}), [wanted])
+
+
+def test_slices_without_elements_in_a_loop():
+    """ONNX Runtime ends the process where its Scan transposes them."""
+    a, t = ng.make_axis(name="A"), ng.make_axis(4, name="T")
+    x, first = ng.placeholder([a, t]).named("x"), ng.placeholder([a]).named("first")
+    last, all_ = ng.scan(lambda s, now: (s + now, s), first, x, t)
+    run = session(exported({"last": last, "all": all_})).run
+    for n in (3, 0, 1):
+        found = run(None, {"x": drawn(n, 4), "first": drawn(n, seed=1)})
+        each = np.cumsum(np.concatenate([drawn(n, seed=1)[:, None], drawn(n, 4)], 1), 1)
+        close(found, [each[:, -1], each[:, :-1].T])

@@ -1,6 +1,7 @@
 """ONNX models read and run: lengths that stay open, stages, refusals."""
 
 import copy
+import itertools
 import os
 import pickle
 
@@ -107,3 +108,19 @@ def test_a_model_is_loaded_again_in_another_process():
     for take in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(ng.errors.StateError, match="load the file again there"):
             take(loaded)
+
+
+@pytest.mark.parametrize("step", [-2, -1, 1, 2])
+@pytest.mark.parametrize("kind", ["open", "known", "folded"])
+def test_slices_from_and_to_places_outside(kind, step):
+    """Backwards from before the first element they begin at that, of nothing they take nothing."""
+    for first, last in itertools.product((-(2**63), -4, -3, 0, 4), (-(2**63), -4, 0, 4)):
+        ends = {"first": np.array([first]), "last": np.array([last]), "dim": np.array([0]), "step": np.array([step])}
+        for n in (3, 1, 0):
+            a, (start, end) = np.arange(n, dtype=np.float32), (k + n if k < 0 else k for k in (first, last))
+            whole = range(
+                *(min(max(start, 0), n), min(max(end, 0), n)) if step > 0 else (min(max(start, 0), n - 1), min(max(end, -1), n - 1)), step
+            )
+            held, dims = ({"x": a}, []) if kind == "folded" else ({}, [("x", F, ["n" if kind == "open" else n])])
+            made = model([h.make_node("Slice", ["x", *ends], ["y"])], dims, [("y", F, None)], {**ends, **held})
+            np.testing.assert_array_equal(ng.onnx.load(made).run({} if held else {"x": a})["y"], a[list(whole)])
