@@ -204,6 +204,8 @@ def build(
 ) -> tuple[onnx.ModelProto, file.Beside]:
     """The model, and the arrays that lie beside it; arguments as in `save`."""
     opset = exporter.checked(opset)
+    if external is not None and (isinstance(external, bool) or not isinstance(external, (int, np.integer)) or external < 0):
+        raise ArgumentError(f"external={external!r} is no number of bytes", fix="external=1024")
     values = {k: v for k, v in (shapes or {}).items() if isinstance(v, np.ndarray)}
     lengths = {k: v.shape if isinstance(v, np.ndarray) else v for k, v in (shapes or {}).items()}
     return exporter.build(exported(what, inputs, transformer, lengths, values, name), path, opset, lengths, external)

@@ -1,6 +1,6 @@
 """ONNX files as Python sees them: models read with every length checked, tensors as NumPy arrays, attributes as values.
 
-External data is mapped into memory, and only from files inside the model's own folder.
+External data is mapped into memory, and only from files inside the model's own folder, or that of the file which it is a link to.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Home(NamedTuple):
 
     folder: str = ""
     content: MappedFile | bytes = b""
+    allowed: tuple[str, ...] = ()  # that folder, and the one in which a file that is a link lies itself, without links
 
 
 def read(source: Any) -> tuple[onnx.ModelProto, Home]:
@@ -53,7 +54,8 @@ def read(source: Any) -> tuple[onnx.ModelProto, Home]:
     else:
         path = os.fspath(source)
         with told(path, "read"):
-            home, name = Home(os.path.dirname(os.path.abspath(path)), MappedFile.of(path)), os.path.basename(path)
+            folder, name = os.path.dirname(os.path.abspath(path)), os.path.basename(path)
+            home = Home(folder, MappedFile.of(path), (os.path.realpath(folder), os.path.dirname(os.path.realpath(path))))
         model = parsed(skeleton(home.content), name)
     check(model, name)
     return model, home
@@ -61,12 +63,13 @@ def read(source: Any) -> tuple[onnx.ModelProto, Home]:
 
 def whole(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """A model with all that it has, external data too, for other systems. Raises ParseError."""
-    with told(path, "read"), open(path, "rb") as file:
-        model = parsed(file.read(), os.path.basename(path))
-    try:
-        onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ParseError(f"what {os.path.basename(path)} keeps beside it cannot be read: {error}", fix="put the data beside it") from None
+    model, home = read(path)
+    for t in tensors(model):
+        if t.data_location == onnx.TensorProto.EXTERNAL:
+            bits = PACKED.get(t.data_type, numpy_type(t.data_type).itemsize * 8)
+            t.raw_data = external(t, home, f"tensor {t.name!r}", -(-math.prod(t.dims) * bits // 8)).tobytes()
+            t.ClearField("external_data")
+            t.ClearField("data_location")
     return model
 
 
@@ -127,7 +130,7 @@ def array(tensor: onnx.TensorProto, home: Home) -> np.ndarray[Any, Any]:
     dtype = numpy_type(tensor.data_type)
     bits = PACKED.get(tensor.data_type, dtype.itemsize * 8)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raw = external(tensor, home, label)
+        raw = external(tensor, home, label, -(-count * bits // 8))
         return from_raw(raw, dtype, bits, shape, count, label)
     if tensor.HasField("raw_data"):
         return from_raw(np.frombuffer(tensor.raw_data, np.uint8), dtype, bits, shape, count, label)
@@ -164,29 +167,33 @@ def from_raw(
     return raw.view(dtype).reshape(shape)
 
 
-def external(tensor: onnx.TensorProto, home: Home, label: str) -> np.ndarray[Any, Any]:
-    """The bytes of a tensor that its proto does not hold, mapped. Raises ParseError for a path that leaves the folder, or a bad range."""
+def external(tensor: onnx.TensorProto, home: Home, label: str, need: int) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor that its proto does not hold, mapped: as many as it says, `need` where it does not.
+
+    Raises ParseError for a path that leaves the folder, or a bad range.
+    """
     about = {e.key: e.value for e in tensor.external_data}
     place = about.get("location", "")
-    content = home.content if place == OWN and home.content else beside(place, home.folder, label)
+    content = home.content if place == OWN and home.content else beside(place, home, label)
+    size = len(content)
     try:
-        offset, length = int(about.get("offset", 0)), int(about.get("length", -1))
+        offset = int(about.get("offset", 0))
+        length = int(about.get("length", need))
     except ValueError:
         raise ParseError(f"{label}: offset and length of its data are not numbers: {about}", fix="is the file damaged?") from None
-    size = len(content)
-    length = size - offset if length < 0 else length
-    if offset < 0 or offset + length > size:
+    if not 0 <= offset <= offset + length <= size:
         raise ParseError(f"{label} lies at {offset} to {offset + length} of {place!r}, which has {size} bytes", fix="is it cut off?")
     return np.frombuffer(content, np.uint8, length, offset) if length else np.zeros(0, np.uint8)
 
 
-def beside(place: str, folder: str, label: str) -> MappedFile | bytes:
+def beside(place: str, home: Home, label: str) -> MappedFile | bytes:
     """The content of a file in a model's folder. Raises ParseError for one that is not there, or elsewhere."""
-    if not folder:
+    if not place:
+        raise ParseError(f"{label} lies in a file without a name", fix="is the file damaged?")
+    if not home.folder:
         raise ParseError(f"{label} lies in the file {place!r}, and the model came without a folder", fix="load it by its path")
-    real = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(real, place.replace("\0", "?")))
-    if not place or os.path.isabs(place) or os.path.commonpath([real, path]) != real:
+    path = os.path.realpath(os.path.join(home.folder, place.replace("\0", "?")))
+    if os.path.isabs(place) or not any(os.path.commonpath([folder, path]) == folder for folder in home.allowed):
         raise ParseError(f"{label} lies in {place!r}, outside the model's folder", fix="put the data beside the model")
     if not os.path.isfile(path):
         raise ParseError(f"{label} lies in {place!r}, which is not there", fix="put the data beside the model")
@@ -261,6 +268,22 @@ def nodes_in(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for graph in graphs_in(node):
             todo += [*graph.node][::-1]
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """The arrays of a model's graphs and functions, and of the attributes of their nodes."""
+    graphs, bodies = [model.graph], [f.node for f in model.functions]
+    while graphs or bodies:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            bodies.append(graph.node)
+        for node in bodies.pop():
+            graphs += graphs_in(node)
+            for a in node.attribute:
+                yield from (a.t, *a.tensors, a.sparse_tensor.values, a.sparse_tensor.indices)
 
 
 def opsets(model: onnx.ModelProto) -> dict[str, int]:

@@ -68,21 +68,8 @@ class OnnxReader(Reader):
 
     def external(self) -> list[str]:
         """The files beside the model that have data of its tensors."""
-        found: dict[str, None] = {}
-        graphs, bodies = [self.proto.graph], [f.node for f in self.proto.functions]
-        tensors: list[onnx.TensorProto] = []
-        while graphs or bodies:
-            if graphs:
-                g = graphs.pop()
-                tensors += [*g.initializer, *[t for s in g.sparse_initializer for t in (s.values, s.indices)]]
-                bodies.append(g.node)
-            for node in bodies.pop():
-                graphs += proto.graphs_in(node)
-                for a in node.attribute:
-                    tensors += [a.t, *a.tensors, a.sparse_tensor.values, a.sparse_tensor.indices]
-        for t in tensors:
-            if t.data_location == onnx.TensorProto.EXTERNAL:
-                found.update({e.value: None for e in t.external_data if e.key == "location"})
+        held = [t for t in proto.tensors(self.proto) if t.data_location == onnx.TensorProto.EXTERNAL]
+        found = dict.fromkeys(e.value for t in held for e in t.external_data if e.key == "location")
         return [name for name in found if name != OWN]
 
     def initial(self, name: str) -> np.ndarray[Any, Any] | None:

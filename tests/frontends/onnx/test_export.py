@@ -379,6 +379,8 @@ def test_wrong_calls(tmp_path):
     for call, words in (
         (lambda: ng.onnx.save({"y": 3}, tmp_path / "m.onnx"), "to be exported are ops"),
         (lambda: ng.onnx.save([], tmp_path / "m.onnx"), "nothing to export"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", external=-1), "external=-1 is no number of bytes"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", external="1k"), "external='1k' is no number of bytes"),
         (lambda: ng.onnx.save(layer, tmp_path / "m.onnx"), "inputs=placeholder"),
         (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"q": (1, 6)}), "there is no input q"),
         (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (1, 7)}), "has length 6, and 7 was given"),

@@ -191,3 +191,64 @@ def test_large_weights_take_no_memory_beside_what_is_packed(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     read, called = map(int, done.stdout.split())
     assert read < 20 and called < 64 + 40, (read, called)
+
+
+def beside(path, data_type, dims, **about):
+    """Writes a model that gives one tensor, whose data lies elsewhere."""
+    held = TensorProto(name="w", data_type=data_type, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, value in about.items():
+        held.external_data.add(key=key, value=str(value))
+    result = helper.make_tensor_value_info("y", data_type, None)
+    graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [result], [held])
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11).SerializeToString())
+    return path
+
+
+def test_data_without_a_length_is_as_long_as_its_tensor(tmp_path):
+    content = np.arange(12, dtype=np.float32)
+    (tmp_path / "d").write_bytes(content.tobytes())
+    for dims, offset, kind, wanted in (
+        ([2, 3], 8, TensorProto.FLOAT, content[2:8].reshape(2, 3)),
+        ([0, 3], 0, TensorProto.FLOAT, np.zeros((0, 3), np.float32)),
+        ([2], 0, TensorProto.INT64, content[:4].view(np.int64)),
+    ):
+        path = beside(tmp_path / "m.onnx", kind, dims, location="d", offset=offset)
+        np.testing.assert_array_equal(ng.onnx.load(path).run({})["y"], wanted)
+        np.testing.assert_array_equal(numpy_helper.to_array(proto.whole(path).graph.initializer[0]), wanted)
+    (tmp_path / "d").write_bytes(bytes([0x21, 0x43, 0x65]))
+    path = beside(tmp_path / "m.onnx", TensorProto.UINT4, [3], location="d", offset=1)
+    assert ng.onnx.load(path).run({})["y"].astype(int).tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "about, said",
+    [
+        ({}, "in a file without a name"),
+        ({"location": "d", "offset": 4096}, "lies at 4096 to 4144 of 'd', which has 48 bytes"),
+        ({"location": "d", "offset": -4}, "lies at -4 to 44 of 'd'"),
+        ({"location": "d", "offset": 2**70}, "which has 48 bytes"),
+        ({"location": "d", "offset": 40, "length": -8}, "lies at 40 to 32"),
+    ],
+)
+def test_data_that_lies_nowhere(about, said, tmp_path):
+    (tmp_path / "d").write_bytes(bytes(48))
+    with pytest.raises(ParseError, match=said):
+        ng.onnx.load(beside(tmp_path / "m.onnx", TensorProto.FLOAT, [12], **about)).run({})
+
+
+def test_a_model_of_links_has_its_data_where_the_files_are(tmp_path):
+    """The cache of a model hub: a folder of links to files in another, model and data side by side there as well."""
+    files, links, other = (tmp_path / name for name in ("files", "links", "other"))
+    for folder in (files, links, other):
+        folder.mkdir()
+    content = np.arange(4, dtype=np.float32)
+    (files / "bb").write_bytes(content.tobytes())
+    beside(files / "aa", TensorProto.FLOAT, [4], location="m.data")
+    for name, at in (("m.onnx", "aa"), ("m.data", "bb")):
+        (links / name).symlink_to(files / at)
+    assert ng.onnx.load(links / "m.onnx").run({})["y"].tolist() == content.tolist()
+    assert proto.whole(links / "m.onnx").graph.initializer[0].raw_data == content.tobytes()
+    beside(other / "m.onnx", TensorProto.FLOAT, [4], location="m.data")
+    (other / "m.data").symlink_to(files / "bb")
+    with pytest.raises(ParseError, match="outside the model's folder"):
+        ng.onnx.load(other / "m.onnx").run({})
