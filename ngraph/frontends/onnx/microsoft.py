@@ -12,19 +12,25 @@ from ngraph.frontends.onnx.layers import conv
 from ngraph.frontends.onnx.products import gemm
 from ngraph.frontends.onnx.quantised import FUSED
 from ngraph.frontends.onnx.recurrent import recurrent_layer
-from ngraph.frontends.onnx.shapes import trilu, unsqueeze
+from ngraph.frontends.onnx.sampling import grid_sample
+from ngraph.frontends.onnx.shapes import gather_nd, pad, range_, trilu, unsqueeze
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import factors
-from ngraph.frontends.positional.elementwise import activation, alone, each, gelu
-from ngraph.frontends.positional.indexing import dim_named, gathered, place, rows
+from ngraph.frontends.positional.elementwise import activation, alone, clipped, each, gelu
+from ngraph.frontends.positional.indexing import dim_named, gathered, place, rows, top_k
 from ngraph.frontends.positional.norms import layer_norm
-from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.products import matmul, rows_by_group
 from ngraph.frontends.positional.quantised import dequantized, unpacked
-from ngraph.frontends.positional.shapes import part, turned, without
+from ngraph.frontends.positional.reductions import reduce_over, softmax, total
+from ngraph.frontends.positional.sampling import cropped
+from ngraph.frontends.positional.shapes import at, part, turned, without
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import Idx
 from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import iota, product
 from ngraph.ops.reduce import reduce
+from ngraph.ops.sorting import sort
 
 # ---- activations ------------------------------------------------------------------------------------------------------------
 
@@ -138,6 +144,52 @@ def gather_blocks(n: Any, data: Value, indices: Value, scales: Value, zeros: Val
     return y if rank else without(y, axis % count)
 
 
+def _gated(n: Any, t: Tensor) -> Tensor:
+    """Pairs along the last dim, a gate and what it lets through, each within the limit."""
+    g, limit = n.g, n.attr("swiglu_limit")
+    pairs = g.reshape(t, [*t.shape[:-1], t.shape[-1] // 2, 2])
+    gate, straight = (at(g, pairs, pairs.rank - 1, k) for k in (0, 1))
+    if limit is not None:
+        gate = alone(g, lambda v: e.minimum(v, limit), gate)
+        straight = alone(g, lambda v: clipped(v, -limit, limit), straight)
+    alpha, beta = n.attr("activation_alpha", 1.0), n.attr("activation_beta", 0.0)
+    return each(g, lambda u, v: u * e.sigmoid(u * alpha) * (v + beta), gate, straight)
+
+
+EXPERTS: dict[str, Any] = {"gelu": lambda v: gelu(v, tanh=True), "silu": lambda v: v * e.sigmoid(v), "identity": lambda v: v}
+
+
+@translates("MoE", domain=FUSED)
+def experts(
+    n: Any, x: Value, router: Value, w1: Value, b1: Value, w2: Value, b2: Value = None, w3: Value = None, _: Value = None
+) -> Tensor:
+    """The sum of what the k best experts make of each row, by the chances that the router gives them."""
+    g, k, kind = n.g, n.attr("k", 1), n.attr("activation_type", "relu")
+    strange = w3 is not None or n.attr("use_sparse_mixer", 0) or n.attr("swiglu_limit_after_activation", 0)
+    if strange or kind == "swiglu" and n.attr("swiglu_fusion", 0) != 1:
+        raise UnsupportedError("MoE with a third product, the sparse mixer or gates beside each other", fix="take swiglu_fusion=1")
+    t = g.tensor(x)
+    rows, wide = product(t.shape[:-1]), t.shape[-1]
+    chances = g.full(g.tensor(router))
+    best, which = top_k(g, Tensor(softmax(chances.op, (chances.dims[1],)), chances.dims), 1, k, True)
+    if n.attr("normalize_routing_weights", 0):
+        best = each(g, e.divide, best, reduce_over(best, [1], total, True))
+    chosen = g.full(g.reshape(which, [rows * k]))
+    axis, expert = chosen.dims[0], g.fresh(w1.shape[0])
+    number, order = sort(chosen.op, axis, iota(axis))
+    ends = Tensor(total(e.cast(e.less_equal(chosen.op, iota(expert)), dtypes.int64), (axis,)), [expert])
+
+    def layer(v: Tensor, w: Value, bias: Value) -> Tensor:
+        y = rows_by_group(g, v, turned(g.tensor(w)), ends)
+        return y if bias is None else each(g, e.add, y, gathered(g, g.tensor(bias), Tensor(number, [axis]), 0, n.takes[3]))
+
+    h = layer(gathered(g, g.reshape(t, [rows, wide]), Tensor(order // k, [axis]), 0, n.takes[0]), w1, b1)
+    h = _gated(n, h) if kind == "swiglu" else alone(g, EXPERTS.get(kind) or activation("Relu"), h)
+    y = gathered(g, layer(h, w2, b2), Tensor(sort(order, axis, iota(axis))[1], [axis]), 0, n.takes[0])
+    parts = each(g, e.multiply, g.reshape(y, [rows, k, wide]), Tensor(best.op, [*best.dims, None]))
+    return g.reshape(reduce_over(parts, [1], total, False), t.shape)
+
+
 # ---- normalization ----------------------------------------------------------------------------------------------------------
 
 
@@ -176,10 +228,10 @@ def embed(n: Any, *values: Value) -> tuple[Tensor, ...]:
     g = n.g
     t = g.tensor(ids)
     total = rows(g, g.tensor(words), t, dim_named(0, n.takes[2]))
-    at = place(t, 1) if position_ids is None else g.tensor(position_ids)
-    if at.rank < 2:
-        at = Tensor(at.op, [None] * (2 - at.rank) + list(at.dims))
-    total = each(g, e.add, total, rows(g, g.tensor(positions), at, dim_named(0, n.takes[3])))
+    spots = place(t, 1) if position_ids is None else g.tensor(position_ids)
+    if spots.rank < 2:
+        spots = Tensor(spots.op, [None] * (2 - spots.rank) + list(spots.dims))
+    total = each(g, e.add, total, rows(g, g.tensor(positions), spots, dim_named(0, n.takes[3])))
     if segment_table is not None and segments is not None:
         total = each(g, e.add, total, rows(g, g.tensor(segment_table), g.tensor(segments), dim_named(0, n.takes[4])))
     y, _, _ = layer_norm(g, total, gamma, beta, total.rank - 1, n.attr("epsilon", 1e-12), dtypes.float32)
@@ -214,4 +266,38 @@ def quantised_lstm(n: Any, x: Value, w: Value, r: Value, *others: Value) -> tupl
 
 translates("Trilu", domain=FUSED)(trilu)
 translates("ExpandDims", domain=FUSED)(unsqueeze)
+translates("Pad", domain=FUSED)(pad)
+translates("GatherND", domain=FUSED)(gather_nd)
+translates("GridSample", domain=FUSED)(grid_sample)
 translates("Inverse", domain=FUSED)(lambda n, x: factors.inverse(n.g, x))
+
+
+@translates("Range", domain=FUSED)
+def counted(n: Any, start: Value, limit: Value, delta: Value = None) -> Value:
+    return range_(n, start, limit, ConstantArray(np.ones((), start.np)) if delta is None else delta)
+
+
+@translates("CDist", domain=FUSED)
+def distances(n: Any, a: Value, b: Value) -> Tensor:
+    """The distance of each row of a from each of b, or its square."""
+    x, y = n.g.tensor(a), n.g.tensor(b)
+    d = each(n.g, e.subtract, Tensor(x.op, [x.dims[0], None, x.dims[1]]), Tensor(y.op, [None, *y.dims]))
+    squares = reduce_over(Tensor(d.op * d.op, d.dims), [2], total, False)
+    return squares if n.attr("metric") == "sqeuclidean" else alone(n.g, e.sqrt, squares)
+
+
+@translates("CropAndResize", domain=FUSED)
+def crop_and_resize(n: Any, x: Value, boxes: Value, numbers: Value, sizes: Value) -> Tensor:
+    nearest, fill = n.attr("mode", "bilinear") == "nearest", n.attr("extrapolation_value", 0.0)
+    return cropped(n.g, n.g.tensor(x), 2, boxes, numbers, n.g.ints(sizes), nearest, fill, n.takes[0])
+
+
+@translates("UnfoldTensor", domain=FUSED)
+def unfold(n: Any, x: Value) -> Tensor:
+    """Windows along a dim, whose elements become the last one."""
+    t, size, step = n.g.tensor(x), n.attr("size"), n.attr("step", 1)
+    k = n.attr("dim", -1) % t.rank
+    t = n.g.full(t, [k])
+    outer, inner = n.g.fresh((t.shape[k] - size) // step + 1), n.g.fresh(size)
+    dims = [*t.dims[:k], outer, *t.dims[k + 1 :], inner]
+    return n.g.read(t, dims, {t.dims[k]: Idx(outer) * step + Idx(inner)})

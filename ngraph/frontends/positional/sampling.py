@@ -320,6 +320,34 @@ def roi_align(
     return g.made(op, [r.dims[0], t.dims[1], *outs])
 
 
+def cropped(
+    g: Any, t: Tensor, first: int, boxes: Value, numbers: Value, sizes: Sequence[int], nearest: bool, fill: float, name: str
+) -> Tensor:
+    """Regions of the two dims of images from `first` on, resized: boxes [region, (low, low, high, high)], as shares of the dims' lengths.
+
+    numbers: of which image each region is. fill: for what lies outside. name: of the images, for errors.
+    """
+    t = g.full(t)
+    wide, spatial = t.op.dtype, t.dims[first : first + 2]
+    r = g.apart(g.full(g.tensor(boxes)), t.dims)
+    images = g.renamed(g.full(g.tensor(numbers)), [r.dims[0]])
+    index = index_along(g, images.op, known_array(numbers), t.dims[0], dim_named(0, name), negative=False)
+    one, inside = e.filled(1.0, (), wide), e.filled(True, (), dtypes.bool_)
+    outs, taps = [], [[(index, one)]]
+    for k, many in enumerate(sizes):
+        low, high = (r.op[{r.dims[1]: j}] for j in (k, k + 2))
+        last, out = size_op(spatial[k].size, wide) - 1.0, g.fresh(many)
+        if many > 1:
+            at = low * last + e.cast(iota(out), wide) * ((high - low) * last / (many - 1.0))
+        else:
+            at = (low + high) * 0.5 * last
+        inside = e.logical_and(inside, e.logical_and(e.less_equal(0.0, at), e.less_equal(at, last)))
+        taps.append([(e.cast(e.floor(at + 0.5), dtypes.int32), one)] if nearest else taps_around(at, "linear"))
+        outs.append(out)
+    found = e.where(inside, tapped(t.op, [t.dims[0], *spatial], taps, "clip"), e.filled(float(fill), (), wide))
+    return g.made(found, [r.dims[0], *t.dims[1:first], *outs, *t.dims[first + 2 :]])
+
+
 def max_roi_pool(g: Any, x: Value, rois: Value, scale: float, sizes: Sequence[int], name: str) -> Tensor:
     """The largest of each of so many bins of each region, whose ends are rounded."""
     t = g.full(g.tensor(x))

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional import colours, indexing, shapes, windows
+from ngraph.frontends.positional import colours, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
-from ngraph.frontends.positional.sampling import apart_from_better
+from ngraph.frontends.positional.sampling import apart_from_better, cropped
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.frontends.tensorflow.host import steps
 from ngraph.frontends.tensorflow.layers import back, first, spatial, windowing
@@ -24,7 +24,6 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import iota, product
-from ngraph.ops.resampling import tapped, taps_around
 
 # ---- regions ------------------------------------------------------------------------------------------------------------
 
@@ -33,25 +32,8 @@ from ngraph.ops.resampling import tapped, taps_around
 def crop_and_resize(
     n: Any, x: Tensor, boxes: Tensor, numbers: Value, sizes: Lengths, *, method: str = "bilinear", extrapolation_value: float = 0.0
 ) -> Value:
-    g, wide = n.g, dtypes.float32
-    t = g.full(by_element.casted(g, x, wide.np))
-    r = g.apart(g.full(boxes), t.dims)
-    images = g.renamed(g.full(g.tensor(numbers)), [r.dims[0]])
-    index = indexing.index_along(g, images.op, indexing.known_array(numbers), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
-    one, inside = e.filled(1.0, (), wide), e.filled(True, (), dtypes.bool_)
-    outs, taps = [], [[(index, one)]]
-    for k, many in enumerate(g.numbers(sizes)):
-        low, high = (r.op[{r.dims[1]: j}] for j in (k, k + 2))
-        last, out = shapes.size_op(t.dims[1 + k].size, wide) - 1.0, g.fresh(many)
-        if many > 1:
-            at = low * last + e.cast(iota(out), wide) * ((high - low) * last / (many - 1.0))
-        else:
-            at = (low + high) * 0.5 * last
-        inside = e.logical_and(inside, e.logical_and(e.less_equal(0.0, at), e.less_equal(at, last)))
-        taps.append([(e.cast(e.floor(at + 0.5), dtypes.int32), one)] if method == "nearest" else taps_around(at, "linear"))
-        outs.append(out)
-    found = e.where(inside, tapped(t.op, t.dims[:3], taps, "clip"), e.filled(float(extrapolation_value), (), wide))
-    return g.made(found, [r.dims[0], *outs, t.dims[3]])
+    t = by_element.casted(n.g, x, np.float32)
+    return cropped(n.g, t, 1, boxes, numbers, n.g.numbers(sizes), method == "nearest", extrapolation_value, n.takes[0])
 
 
 def _shared(boxes: Array) -> Callable[[Any, Any], Array]:

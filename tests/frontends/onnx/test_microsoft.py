@@ -6,7 +6,9 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from onnx import helper as h  # noqa: E402  needs what is looked for above
-from runtimes import FUSED, agree  # noqa: E402  needs what is looked for above
+from runtimes import FUSED, agree, model  # noqa: E402  needs what is looked for above
+
+import ngraph as ng  # noqa: E402
 
 draw = np.random.default_rng(5)
 
@@ -137,3 +139,74 @@ def test_triangles_dims_and_inverses():
     agree(node("Trilu", "x k", upper=0), {"x": f(2, 3, 5)}, constants={"k": np.array(1)})
     agree(node("ExpandDims", "x k"), {"x": f(3, 4)}, constants={"k": np.array(-2, np.int32)})
     agree(node("Inverse", "x"), {"x": f(2, 3, 3) + 3 * np.eye(3, dtype="f4")})
+
+
+def test_the_mean_of_a_quantised_window_beyond_the_padding():
+    """It is that of what is there, as AveragePool of the standard; ONNX Runtime's op for integers divides by the whole window."""
+    x, one, zero = np.array([[[10, 20, 40]]], np.uint8), np.float32(1), np.uint8(0)
+    window = {"kernel_shape": [3], "strides": [2], "pads": [1, 0], "ceil_mode": 1, "count_include_pad": 1}
+    held = {"s": np.array(one), "z": np.array(zero)}
+    found = ng.onnx.load(model([node("QLinearAveragePool", "x s z s z", **window)], {"x": x}, ["y"], held)).run({"x": x})["y"]
+    plain = agree(h.make_node("AveragePool", ["x"], ["y"], **window), {"x": x.astype("f4")}, opset=22)
+    assert found.tolist() == plain[0].tolist() == [[[10, 30]]]
+
+
+# ---- ops that ONNX has too, or lacks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i8", "f4", "f8"])
+def test_ranges(dtype):
+    for start, limit, delta in ((-3, 8, 3), (5, -4, -2), (2, 2, 1), (3, 7, None)):
+        held = {k: np.array(v, dtype) for k, v in (("s", start), ("l", limit), ("d", delta)) if v is not None}
+        agree(node("Range", " ".join(held)), {}, constants=held)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_distances(metric):
+    for rows, others, wide in ((4, 3, 5), (1, 6, 1), (2, 1, 3)):
+        agree(node("CDist", "a b", metric=metric), {"a": f(rows, wide), "b": f(others, wide)})
+
+
+def test_windows_and_moves():
+    x = f(3, 4, 6)
+    for dim, size, step in ((-1, 3, 2), (0, 2, 1), (1, 4, 1)):
+        agree(node("UnfoldTensor", "x", dim=dim, size=size, step=step), {"x": x})
+    agree(node("UnfoldTensor", "x", size=2), {"x": x})
+    for mode in ("constant", "edge", "reflect"):
+        agree(node("Pad", "x p v", mode=mode), {"x": x}, constants={"p": np.array([1, 0, -1, 0, 1, 2]), "v": np.float32(3)})
+    agree(node("GatherND", "x i"), {"x": x, "i": np.array([[2, 0], [-1, 3]], np.int32)})
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grids(mode):
+    for corners, padding in ((0, "zeros"), (1, "border"), (0, "reflection")):
+        grid = draw.uniform(-1.3, 1.3, (2, 3, 5, 2)).astype("f4")
+        agree(node("GridSample", "x g", mode=mode, padding_mode=padding, align_corners=corners), {"x": f(2, 3, 4, 6), "g": grid})
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_regions(mode):
+    boxes, images = draw.uniform(-0.2, 1.2, (4, 4)).astype("f4"), np.array([1, 0, 1, 1], np.int32)
+    for sizes in ((3, 5), (1, 2)):
+        inputs = {"x": f(2, 3, 6, 5), "b": boxes, "i": images}
+        agree(node("CropAndResize", "x b i s", mode=mode, extrapolation_value=2.5), inputs, constants={"s": np.array(sizes, np.int32)})
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "silu", "identity", "swiglu"])
+def test_mixtures_of_experts(kind):
+    gates = 2 if kind == "swiglu" else 1
+    held = {"w": f(5, 6 * gates, 4), "b": f(5, 6 * gates), "u": f(5, 4, 6), "c": f(5, 4)}
+    for k, share, names, rows in ((1, 0, "w b u c", (7,)), (2, 1, "w b u c", (2, 3)), (5, 1, "w '' u", (1,))):
+        more = {"swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.5} if gates == 2 else {}
+        made = node("MoE", f"x p {names}", activation_type=kind, k=k, normalize_routing_weights=share, **more)
+        made.input[:] = [i.strip("'") for i in made.input]
+        inputs = {"x": f(*rows, 4), "p": f(int(np.prod(rows)), 5)}
+        agree(made, inputs, constants={k: v for k, v in held.items() if k in names}, atol=3e-3 if kind == "gelu" else 1e-4)
+
+
+def test_mixtures_that_runtimes_lack_are_refused():
+    held = {"w": f(2, 6, 4), "u": f(2, 4, 6), "v": f(2, 6, 4)}
+    made = node("MoE", "x p w - u - v")
+    made.input[:] = [i.strip("-") for i in made.input]
+    with pytest.raises(ng.errors.UnsupportedError, match="MoE with a third product"):
+        ng.onnx.load(model([made], {"x": f(3, 4), "p": f(3, 2)}, ["y"], held)).run({"x": f(3, 4), "p": f(3, 2)})
