@@ -1,6 +1,6 @@
 """The `ngraph` command: finds the verb, runs it, prints its answer.
 
-Exit code 0: done. 1: the user's program or model, or the operation, failed. 2: the command line was wrong.
+Exit code 0: done. 1: the user's program or model, or the operation, failed. 2: the command line was wrong. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MODULES = {
 
 
 UNEXPECTED = "unexpected"
+INTERRUPTED = 130  # 128 and the number of the signal, as shells have it
 
 
 def load_verbs(wanted: str = "") -> None:
@@ -136,16 +137,22 @@ def answered(given: Any) -> int:
         complain(type(error).__name__, error, given)
     except Exception as error:
         complain(UNEXPECTED, error, given)
-    except KeyboardInterrupt:
-        print(red("ngraph") + ": interrupted", file=sys.stderr)
     return 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    load_verbs(words[0] if words else "")
     try:
+        return done(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    except KeyboardInterrupt:
+        print(red("ngraph") + ": interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def done(words: Sequence[str]) -> int:
+    """Runs a command line and returns its exit code."""
+    try:
+        load_verbs(words[0])
         given = parser().parse_args(words)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)

@@ -213,3 +213,18 @@ def test_it_is_a_module_too():
     assert made.returncode == 0 and "softmax" in made.stdout
     made = subprocess.run([sys.executable, "-m", "ngraph", "opz"], capture_output=True, text=True)
     assert made.returncode == 2 and made.stderr.startswith("ngraph: argument VERB: invalid choice: 'opz'")
+
+
+def test_ctrl_c_exits_with_130_and_leaves_no_file(tmp_path):
+    (tmp_path / "slow.py").write_text("import os, signal\nprint('here', flush=True)\nos.kill(os.getpid(), signal.SIGINT)\n")
+    code, out, err = ngraph(tmp_path, "graph", "slow.py:y", "-o", "y.svg")
+    assert code == 130 and out == "" and err.splitlines()[-1] == "ngraph: interrupted" and "Traceback" not in err
+    assert [p.name for p in tmp_path.iterdir()] == ["slow.py"]
+
+
+def test_ctrl_c_while_a_verb_is_loaded(monkeypatch, capsys):
+    def interrupted(wanted):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "load_verbs", interrupted)
+    assert main.main(["info", "m.onnx"]) == 130 and capsys.readouterr().err == "ngraph: interrupted\n"

@@ -17,14 +17,14 @@ from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.indexing import dim_named, index_along, known_array
 from ngraph.frontends.positional.products import matmul
 from ngraph.frontends.positional.reductions import along, total
-from ngraph.frontends.positional.shapes import joined
+from ngraph.frontends.positional.shapes import joined, padded
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.control import while_loop
-from ngraph.ops.indexing import gather
+from ngraph.ops.indexing import bounded, gather
 from ngraph.ops.rearrange import iota, product
 from ngraph.ops.reduce import reduce
 
@@ -57,7 +57,8 @@ def scaler(n: Any, x: Value) -> Tensor:
 @translates("Normalizer", domain=FAMILY)
 def normalizer(n: Any, x: Value) -> Tensor:
     """Rows over their largest, the sum of their sizes, or their length; rows of zeros stay."""
-    t = floats(n, x)
+    t = n.g.tensor(x)
+    t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     axes = along(t, [-1])
     norm = {"MAX": lambda x: total(x, axes, "max"), "L1": lambda x: total(e.absolute(x), axes), "L2": lambda x: e.sqrt(total(x * x, axes))}
     size = norm[n.attr("norm", "MAX")](t.op)
@@ -85,9 +86,13 @@ def imputer(n: Any, x: Value) -> Tensor:
 
 @translates("FeatureVectorizer", domain=FAMILY)
 def feature_vectorizer(n: Any, *parts: Value) -> Tensor:
-    """Columns of all inputs beside each other."""
+    """Columns of all inputs beside each other, each with as many as it is to have: the first ones, and zeros behind them."""
     ts = [n.g.tensor(v) for v in parts]
     ts = [Tensor(e.cast(t.op, dtypes.float32), t.dims if t.rank == 2 else [*t.dims, None]) for t in ts]
+    for k, wide in enumerate(n.attr("inputdimensions") or []):
+        missing = wide - n.g.number(ts[k].shape[1])
+        if missing:
+            ts[k] = padded(n.g, ts[k], 1, 0, missing)
     return joined(n.g, ts, 1)
 
 
@@ -195,7 +200,13 @@ def one_hot(n: Any, x: Value) -> Value:
     g, t = n.g, n.g.tensor(x)
     own = g.fresh(len(numbers))
     known = e.constant(np.array(numbers, np.int64), [own])
-    return g.made(e.cast(e.equal(e.cast(t.op, dtypes.int64), known), dtypes.float32), [*t.dims, own])
+    same = e.equal(e.cast(t.op, dtypes.int64), known)
+    made = e.cast(same, dtypes.float32)
+    if not n.attr("zeros", 1):
+        strange = e.cast(e.logical_not(reduce.build(same, kind="max", axes=(own,))), dtypes.int32)
+        what, fix = "a number is not a category of a OneHotEncoder", "give one of its categories"
+        made = e.where(e.equal(bounded(strange, g.fresh(1), what, "operand", fix), 0), made, 0.0)
+    return g.made(made, [*t.dims, own])
 
 
 @translates("ZipMap", domain=FAMILY)

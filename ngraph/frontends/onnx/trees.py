@@ -141,8 +141,8 @@ def walked(n: Any, x: Value, trees: Forest) -> tuple[Tensor, Any]:
     return Tensor(gather.build(rows, node, axes=(nodes,), mode="clip"), [t.dims[0], every, score]), every
 
 
-def summed(n: Any, scores: Tensor, every: Any, how: str, base: Array, dtype: Any = dtypes.float32) -> Tensor:
-    """Scores of all trees in one, and the base values."""
+def summed(n: Any, scores: Tensor, every: Any, how: str, base: Array, dtype: Any = dtypes.float32, silent: bool = False) -> Tensor:
+    """Scores of all trees in one, and the base values. silent: a target of which no leaf speaks is 0, as ONNX Runtime has it."""
     said = e.equal(scores.op, scores.op)  # NaN: a leaf says nothing
     if how in ("SUM", "AVERAGE"):
         y = reduce.build(e.where(said, scores.op, 0.0), kind="add", axes=(every,))
@@ -155,7 +155,7 @@ def summed(n: Any, scores: Tensor, every: Any, how: str, base: Array, dtype: Any
     if base.size:
         b = e.constant(base.astype(y.dtype.np), [scores.dims[2]]) if base.size > 1 else e.filled(float(base[0]), (), y.dtype)
         y = y + b
-    if scores.dims[2].length != 1 or how in ("MIN", "MAX"):  # 0, as ONNX Runtime has it, where no leaf speaks of a target
+    if how in ("MIN", "MAX") or silent and scores.dims[2].length != 1:
         y = e.where(reduce.build(said, kind="max", axes=(every,)), y, 0.0)
     return n.g.made(e.cast(y, dtype), [scores.dims[0], scores.dims[2]])
 
@@ -163,7 +163,7 @@ def summed(n: Any, scores: Tensor, every: Any, how: str, base: Array, dtype: Any
 @translates("TreeEnsembleRegressor", domain=FAMILY)
 def regressor(n: Any, x: Value) -> Tensor:
     scores, every = walked(n, x, forest(n, "target", n.attr("n_targets") or 1))
-    y = summed(n, scores, every, n.attr("aggregate_function", "SUM"), listed(n, "base_values", np.float32))
+    y = summed(n, scores, every, n.attr("aggregate_function", "SUM"), listed(n, "base_values", np.float32), silent=True)
     return post(n.g, y, n.attr("post_transform", "NONE"))
 
 

@@ -8,7 +8,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import helper as h  # noqa: E402
-from runtimes import agree  # noqa: E402
+from runtimes import agree, model  # noqa: E402
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
@@ -175,3 +175,42 @@ def test_models_of_scikit_learn(room, made):
                 np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
             else:
                 np.testing.assert_array_equal(got.astype(want.dtype), want)
+
+
+# ---- edges ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_one_row_is_normalized_as_it_is(norm):
+    agree(node("Normalizer", norm=norm), {"x": np.array([3, 0, 4], np.float32)})
+
+
+def test_columns_are_as_many_as_the_node_says():
+    for wide in ([3, 2], [2, 4], [5, 1]):
+        agree(node("FeatureVectorizer", ("x", "y"), ("z",), inputdimensions=wide), {"x": f(4, 3), "y": f(4, 2)}, ("z",))
+
+
+def test_a_number_that_is_no_category():
+    made = node("OneHotEncoder", cats_int64s=[1, 3, 7], zeros=0)
+    agree(made, {"x": np.array([[3, 1], [7, 7]])})
+    loaded = ng.onnx.load(model([made], {"x": np.array([3, 1])}, ["y"]))
+    with pytest.raises(ng.errors.OperandError, match="a number is not a category of a OneHotEncoder"):
+        loaded(np.array([3, 2]))
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_a_class_of_which_no_leaf_speaks_has_its_base_value(transform):
+    nodes = {"treeids": [0], "nodeids": [0], "featureids": [0], "values": [0.0], "truenodeids": [0], "falsenodeids": [0]}
+    leaf = {"class_treeids": [0, 0], "class_nodeids": [0, 0], "class_ids": [0, 1], "class_weights": [0.3, 0.4]}
+    made = node(
+        "TreeEnsembleClassifier",
+        outputs=("label", "scores"),
+        nodes_modes=["LEAF"],
+        base_values=[0.5, -1.0, 2.5],
+        post_transform=transform,
+        classlabels_int64s=[4, 5, 9],
+        **leaf,
+        **{f"nodes_{k}": v for k, v in nodes.items()},
+    )
+    found = agree(made, {"x": f(2, 2)}, ("label", "scores"))
+    assert found[0].tolist() == [9, 9]
