@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ngraph.export.onnx.names import onnx_name
 from ngraph.export.onnx.rules import BOOL
-from ngraph.export.onnx.writer import INT64, NODES, Cannot, GraphWriter, TensorRef
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, GraphWriter, TensorRef, constraints
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Axes = tuple[AxisId, ...]
@@ -20,6 +21,13 @@ def _given(step: Step, made: Sequence[TensorRef]) -> tuple[TensorRef, ...]:
     """Returns the results of a step, tokens included."""
     rest = iter(made)
     return tuple([TensorRef("", (), v.dtype) if v.dtype.kind == "token" else next(rest) for v in step.results])
+
+
+def _taken(w: GraphWriter, op: str, values: Sequence[Value]) -> None:
+    """Raises Cannot for a loop or a choice that cannot carry or give elements of these types at this opset."""
+    for v in values:
+        if onnx_name(v.dtype) not in constraints(op, w.opset)["V"]:
+            raise Cannot(f"{op} of {v.dtype} at opset {w.opset}")
 
 
 def _filled(body: GraphWriter, program: Program, dims: Sequence[Axes]) -> list[TensorRef]:
@@ -44,6 +52,7 @@ def _scan(
     if w.length(axis) == 0:
         kinds = [v.dtype for v in _real(body.outputs)[count:]]
         return _given(step, [*state, *[w.filled(0, (axis, *a), d) for a, d in zip(ys, kinds, strict=True)]])
+    _taken(w, "Scan", [*holes[: count + xs], *_real(body.outputs)])
     inner = w.body("body", body)
     for v, r in zip(holes[:count], state, strict=True):
         inner.refs[v] = inner.taken(v.hint or "carry", r)
@@ -78,6 +87,7 @@ def _while(w: GraphWriter, step: Step, *refs: TensorRef, cond: Program, body: Pr
     given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
     axes = [tuple(v.axes) for v in holes]
     state = [w.full(r, a) for r, a in zip(given[:count], axes, strict=False)]
+    _taken(w, "Loop", holes[:count])
     first = _asked(w, cond, [*state, *given[count:]])
     inner = w.body("body", body)
     inner.taken("turn", TensorRef("", (), INT64))
@@ -106,6 +116,7 @@ def _asked(w: GraphWriter, cond: Program, values: Sequence[TensorRef]) -> Tensor
 def _cond(w: GraphWriter, step: Step, p: TensorRef, *refs: TensorRef, **branches: Program) -> tuple[TensorRef, ...]:
     given = [r for r, v in zip(refs, step.inputs[1:], strict=True) if v.dtype.kind != "token"]
     dims = [tuple(v.axes) for v in _real(branches["then"].outputs)]
+    _taken(w, "If", _real(step.results))
     parts = {}
     for name, program in branches.items():
         inner = w.body(name, program)

@@ -121,11 +121,16 @@ def _extremes(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorR
 
 @NODES.of("clip")
 def _clip(w: GraphWriter, step: Step, x: TensorRef, low: TensorRef, high: TensorRef) -> TensorRef:
-    """Returns Clip without bounds that have no effect; runtimes ignore a bound that is NaN, and here all is NaN then."""
+    """Returns Clip without bounds that have no effect: of integers, as a runtime takes the largest number, which is below inf, for none.
+
+    Runtimes ignore a bound that is NaN, with which all is NaN.
+    """
     if any(n != n for n in map(w.literal, (low, high))):
         return w.elementwise("Min", w.elementwise("Max", x, low), high)
     bounds: list[TensorRef | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
-    return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
+    if not any(bounds):
+        return x
+    return w.op("Clip", x, *((low, high) if x.dtype.is_float else bounds), dims=x.dims, dtype=x.dtype)
 
 
 @NODES.of("compare")

@@ -468,6 +468,27 @@ def test_a_bound_that_is_no_number():
         assert np.isnan(found).all()
 
 
+def test_infinity_stays_where_one_bound_is_given():
+    x = ng.placeholder("N=3").named("x")
+    a, inf = np.array([-np.inf, 0.5, np.inf], np.float32), np.float32(np.inf)
+    results = {"above": ng.clip(x, 0.0, None), "below": ng.clip(x, None, 1.0), "far": ng.clip(x, float("inf"), None)}
+    close(session(exported(results)).run(None, {"x": a}), [a.clip(0), a.clip(None, 1), np.full(3, inf)])
+
+
+@pytest.mark.parametrize("kind", ["Scan", "Loop", "If"])
+def test_loops_that_carry_types_that_begin_later_are_refused(kind):
+    x, t = ng.placeholder("N=3", dtype="bfloat16").named("x"), ng.make_axis(4, name="T")
+    if kind == "Scan":
+        made = ng.scan(lambda s, _: (s + s, s), x, ng.placeholder([t]).named("z"), t)
+    elif kind == "Loop":
+        made = ng.while_loop(lambda s: ng.less(ng.max(s, out_axes=()), 5), lambda s: s + s, x)
+    else:
+        made = ng.cond(ng.less(ng.max(x, out_axes=()), 5), lambda: x + x, lambda: x * x)
+    with pytest.raises(ng.errors.UnsupportedError, match=f"{kind} of bfloat16 at opset 14"):
+        exported({"y": made if isinstance(made, ng.Op) else made[0]}, 14)
+    assert exported({"y": made if isinstance(made, ng.Op) else made[0]}, 16)
+
+
 def test_the_mean_of_a_window_that_has_padding_alone():
     x = ng.placeholder("N=2 W=1").named("x")
     y = ng.avg_pool(x, {"W": 2}, stride=1, padding=1, dilation=2)
