@@ -300,7 +300,7 @@ def make_axis(
     batch: bool | None = None,
     recurrent: bool | None = None,
     channel: bool | None = None,
-    roles: Iterable[str] = (),
+    roles: Iterable[str] | None = None,
     docstring: str | None = None,
     match_on_length: bool = False,
 ) -> Axis:

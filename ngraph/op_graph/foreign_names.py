@@ -21,6 +21,9 @@ def by_name(table: Mapping[str, str]) -> dict[str, str]:
 # names in NumPy, PyTorch, TensorFlow and JAX, and their equivalents here
 OF_NGRAPH = by_name(
     {
+        "TensorOp": "ng.types.TensorOp",
+        "AssignableTensorOp": "ng.types.AssignableTensorOp",
+        "NameableValue": "ng.types.NameableValue",
         "matmul mm bmm inner tensordot linear vdot vecdot matvec mv multi_dot": "ng.dot or ng.contract: ng.dot(x, y) pairs axes by name",
         "addmm baddbmm addmv": "ng.dot(x, y) + z",
         "addbmm": "ng.contract(x, y, over=axes) + z",

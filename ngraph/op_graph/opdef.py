@@ -74,6 +74,8 @@ class OpDef:
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Op:
         """Returns the op of this record over these inputs. Raises AxisError that names every conflict, DTypeError."""
+        if attrs:
+            inputs, attrs = self._by_place(inputs, attrs)
         try:
             if self.prepare is not None:
                 prepared, options = self.prepare(inputs, attrs)
@@ -90,17 +92,24 @@ class OpDef:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """The parameters of a call, by the record's `form`: inputs by position, attributes by name."""
+        """The parameters of a call, by the record's `form`: inputs by position or name, attributes by name."""
         if not self.form:
             return {"inputs": Parameter("inputs", Parameter.VAR_POSITIONAL), "attributes": Parameter("attributes", Parameter.VAR_KEYWORD)}
         inputs, _, options = self.form[1 : self.form.index(")")].partition(";")
-        found = []
-        several = "…" in inputs
-        for name in ["inputs"] if several else filter(None, map(str.strip, inputs.split(","))):
-            found.append(Parameter(name, Parameter.VAR_POSITIONAL if several else Parameter.POSITIONAL_ONLY))
+        if "…" in inputs:
+            found = [Parameter("inputs", Parameter.VAR_POSITIONAL)]
+        else:
+            found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in _input_names(self.form)]
         for name in filter(None, map(str.strip, options.split(","))):
             found.append(Parameter(name, Parameter.KEYWORD_ONLY, default=UNSAID))
         return {p.name: p for p in found}
+
+    def _by_place(self, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the same call with the inputs that were passed by name in their places; as it is if one of them is missing."""
+        names = _input_names(self.form)[len(inputs) :]
+        if not names or not attrs.keys() >= {*names}:
+            return inputs, attrs
+        return (*inputs, *[attrs[n] for n in names]), {n: v for n, v in attrs.items() if n not in names}
 
     @property
     def __signature__(self) -> Signature:
@@ -142,6 +151,13 @@ class _Doc:
 
 
 OpDef.__doc__ = _Doc(OpDef.__doc__ or "")  # type: ignore[assignment]  # a descriptor, so that help(ng.exp) is about exp
+
+
+@cache
+def _input_names(form: str) -> tuple[str, ...]:
+    """Returns the names of the inputs in a record's form; none where their number differs between calls."""
+    inputs = form[1 : form.find(")")].partition(";")[0]
+    return () if "…" in inputs else tuple(filter(None, map(str.strip, inputs.split(","))))
 
 
 def public_name(record: OpDef) -> str:

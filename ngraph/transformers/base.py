@@ -379,10 +379,13 @@ def transformer_choices() -> list[str]:
 
 @checked
 def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transformer]:
-    """Returns a function without arguments that makes such transformers. Raises UnsupportedError with the reason where it cannot."""
+    """Returns a function without arguments that makes such transformers.
+
+    Raises ArgumentError that lists the names for an unknown one, UnsupportedError with the reason where this one cannot be had.
+    """
     cls = _found(name)
     if cls is None:
-        raise UnsupportedError(f"there is no transformer {name!r}", fix=f"take one of {', '.join(transformer_choices())}")
+        raise ArgumentError(f"there is no transformer {name!r}", fix=f"take one of {', '.join(transformer_choices())}")
     reason = cls.unavailable()
     if reason:
         raise UnsupportedError(f"transformer {name!r} cannot be had here: {reason}", fix=f"take one of {', '.join(transformer_choices())}")
@@ -403,7 +406,7 @@ def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
 
 
 def allocate_transformer(name: str, **options: Any) -> Transformer:
-    """Returns a transformer by name. Raises UnsupportedError that lists the available ones."""
+    """Returns a transformer by name. Raises as `make_transformer_factory`."""
     return make_transformer_factory(name, **options)()
 
 

@@ -43,3 +43,20 @@ def test_the_table_of_ops_fits_the_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "72")
     assert main(["ops"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
+
+
+def test_inputs_are_passed_by_name_too():
+    A = ng.make_axis(3, name="A", roles=None)
+    x, y = ng.placeholder([A]).named("x"), ng.placeholder([A]).named("y")
+    f = ng.transformers.make_transformer().computation([ng.subtract(y=x, x=y), ng.power(x, y=y), ng.tanh(x=x)], x, y)
+    a, b = np.array([1.0, 2, 3], np.float32), np.array([3.0, 2, 1], np.float32)
+    for got, expected in zip(f(a, b), [b - a, a**b, np.tanh(a)], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+    for wrong, said in ((lambda: ng.subtract(x=x), "'y'"), (lambda: ng.subtract(x, y, y=y), "multiple values"), (lambda: ng.tanh(z=x), "no argument z")):
+        with pytest.raises(ng.NgraphError, match=said):
+            wrong()
+
+
+def test_kinds_of_ops_are_looked_for_in_types():
+    with pytest.raises(AttributeError, match=r"write ng\.types\.TensorOp"):
+        ng.TensorOp  # noqa: B018  the error is the point
