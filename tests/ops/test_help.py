@@ -52,7 +52,11 @@ def test_inputs_are_passed_by_name_too():
     a, b = np.array([1.0, 2, 3], np.float32), np.array([3.0, 2, 1], np.float32)
     for got, expected in zip(f(a, b), [b - a, a**b, np.tanh(a)], strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-6)
-    for wrong, said in ((lambda: ng.subtract(x=x), "'y'"), (lambda: ng.subtract(x, y, y=y), "multiple values"), (lambda: ng.tanh(z=x), "no argument z")):
+    for wrong, said in (
+        (lambda: ng.subtract(x=x), "'y'"),
+        (lambda: ng.subtract(x, y, y=y), "multiple values"),
+        (lambda: ng.tanh(z=x), "no argument z"),
+    ):
         with pytest.raises(ng.NgraphError, match=said):
             wrong()
 

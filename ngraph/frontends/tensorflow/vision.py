@@ -1,6 +1,6 @@
 """Translators of TensorFlow's ops on images: regions, boxes, colours, patches, and pooling that says where.
 
-Sources: tensorflow/core/kernels/image/crop_and_resize_op.cc, non_max_suppression_op.cc, colorspace_op.h, adjust_*_op.cc.
+Sources: tensorflow/core/kernels/image/crop_and_resize_op.cc, non_max_suppression_op.cc, colorspace_op.h, adjust_*_op.cc, image_ops.h.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops.indexing import gather
 from ngraph.ops.rearrange import iota, product
 
 # ---- regions ------------------------------------------------------------------------------------------------------------
@@ -34,6 +35,68 @@ def crop_and_resize(
 ) -> Value:
     t = by_element.casted(n.g, x, np.float32)
     return cropped(n.g, t, 1, boxes, numbers, n.g.numbers(sizes), method == "nearest", extrapolation_value, n.takes[0])
+
+
+def _folded(at: Op, size: Op, mode: str) -> Op:
+    """Returns coordinates that are beyond the ends of an axis of this length where the mode says that they read."""
+    last, zero = size - 1.0, e.filled(0.0, (), at.dtype)
+    if mode == "CONSTANT":
+        return at
+    if mode == "REFLECT":
+        both = size * 2.0
+        below, above = at + both * e.floor(-at / both), at - both * e.floor(at / both)
+        below = e.where(e.less(below, -size), below + both, -below - 1.0)
+        above = e.where(e.greater_equal(above, size), both - above - 1.0, above)
+    elif mode == "WRAP":
+        below, above = at + size * (e.floor(-at / last) + 1.0), at - size * e.floor(at / last)
+    else:
+        below, above = zero, last
+    folded = e.where(e.less(at, 0.0), below, e.where(e.greater(at, last), above, at))
+    return e.minimum(e.maximum(e.where(e.less_equal(size, 1.0), zero, folded), 0.0), last)
+
+
+def _nearest_whole(at: Op) -> Op:
+    """Returns the nearest whole number, of two the one farther from 0."""
+    low = e.floor(at)
+    part = at - low
+    return low + e.cast(e.logical_or(e.greater(part, 0.5), e.logical_and(e.equal(part, 0.5), e.greater(at, 0.0))), at.dtype)
+
+
+@translates("ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
+def projected(
+    n: Any, x: Tensor, transforms: Tensor, sizes: Lengths, fill: Value | None = None, *, interpolation: str, fill_mode: str = "CONSTANT"
+) -> Value:
+    """Returns images in which each pixel reads the place that its image's projective transform gives."""
+    g, wide = n.g, dtypes.float32
+    images, t = g.full(x), g.full(g.apart(transforms, x.dims))
+    each = gather(t.op, iota(images.dims[0]), axes=(t.dims[0],), mode="clip")  # a single transform is that of all images
+    a, b, c, d, f, h, p, q = (each[{t.dims[1]: k}] for k in range(8))
+    high, across = (g.fresh(size) for size in sizes)
+    row, column = (e.cast(iota(axis), wide) for axis in (high, across))
+    depth = p * column + q * row + 1.0
+    lengths = [shapes.size_op(axis.size, wide) for axis in images.dims[1:3]]
+    ways = ((d * column + f * row + h) / depth, (a * column + b * row + c) / depth)
+    at = [_folded(v, size, fill_mode) for v, size in zip(ways, lengths, strict=True)]
+    linear = interpolation == "BILINEAR"
+    pixels = e.cast(images.op, wide) if linear else images.op
+    value = e.filled(0, (), images.op.dtype) if fill is None else e.cast(g.tensor(fill).op, images.op.dtype)
+    outside = e.cast(value, pixels.dtype)
+
+    def read(*places: Op) -> Op:
+        inside, index = e.filled(True, (), dtypes.bool_), list[Op]()
+        for place, size in zip(places, lengths, strict=True):
+            inside = e.logical_and(inside, e.logical_and(e.less_equal(0.0, place), e.less_equal(place, size - 1.0)))
+            index.append(e.cast(e.minimum(e.maximum(place, 0.0), size - 1.0), dtypes.int32))
+        return e.where(inside, gather(pixels, *index, axes=tuple(images.dims[1:3]), mode="clip"), outside)
+
+    if linear:
+        low = [e.floor(v) for v in at]
+        (y, left), (top, start) = at, low
+        rows_read = [(start + 1.0 - left) * read(v, start) + (left - start) * read(v, start + 1.0) for v in (top, top + 1.0)]
+        found = e.cast((top + 1.0 - y) * rows_read[0] + (y - top) * rows_read[1], value.dtype)
+    else:
+        found = read(*[_nearest_whole(v) for v in at])
+    return g.made(e.where(e.equal(depth, 0.0), value, found), [images.dims[0], high, across, images.dims[3]])
 
 
 def _shared(boxes: Array) -> Callable[[Any, Any], Array]:

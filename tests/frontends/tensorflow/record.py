@@ -453,6 +453,25 @@ case(
 )
 
 
+def turned(*fill_modes, version="V3", interpolation="BILINEAR", **more):
+    """A function of images and transforms with a result for each fill mode, of images of the same lengths."""
+    op = getattr(raw, f"ImageProjectiveTransform{version}")
+
+    def function(a, b):
+        kinds = {"images": a, "transforms": b, "output_shape": tf.shape(a)[1:3], "interpolation": interpolation}
+        return [op(**kinds, fill_mode=mode, **more) for mode in fill_modes]
+
+    return function
+
+
+ROTATION = np.array([[0.8, -0.6, 1.3, 0.6, 0.8, -2.2, 0.01, -0.02], [0.3, 1.1, -4.1, -1.2, 0.4, 3.3, 0, 0]], F)
+EVERY_FILL = "REFLECT", "WRAP", "CONSTANT", "NEAREST"
+case("Projective", turned(*EVERY_FILL, fill_value=0.7), x(2, 5, 4, 3), ROTATION)
+case("Projective_nearest", turned(*EVERY_FILL, interpolation="NEAREST", fill_value=9.0), i(2, 5, 4, 1, high=200, dtype=np.uint8), ROTATION)
+case("Projective_one", turned("CONSTANT", "REFLECT", version="V2"), x(3, 1, 6, 1), ROTATION[:1])
+case("Projective_derivative", lambda a, b: gradients(turned("CONSTANT", fill_value=0.0), a, b)[0], x(2, 5, 4, 3), ROTATION)
+
+
 def record_ops(path):
     saved = {}
     for name, (function, inputs) in CASES.items():
