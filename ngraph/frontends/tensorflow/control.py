@@ -323,7 +323,8 @@ def _with_shapes(n: Any, body: str, start: list[Value], stacks: Container[int]) 
     found = list(start)
     for k, (old, new) in enumerate(zip(start, given, strict=True)):
         if isinstance(old, TensorList) and old.empty and isinstance(new, TensorList) and k not in stacks:
-            found[k] = new if new.tensor is None else old.filled(n, new.tensor.shape[1:])
+            if new.items is None:  # else it stays empty
+                found[k] = new if new.tensor is None else old.filled(n, new.tensor.shape[1:])
         if isinstance(old, ConstantArray) and isinstance(new, TensorList):
             found[k] = new.filled(n, new.made(n).shape[1:])
     return found

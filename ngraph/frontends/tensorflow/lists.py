@@ -174,6 +174,10 @@ def element_shape(n: Any, items: TensorList, *, shape_type: DType = dtypes.int32
 def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Value:
     if items.text is not None:
         return in_python(n, lambda a, i: np.asarray(a[i], object), [items.text, indices], [object])[0]
+    if items.each is not None and indices.rank == 0:
+        return items.each
+    if items.items is not None:
+        return items.items[int(n.g.known(indices))]
     return indexing.gathered(n.g, items.made(n, shape), indices, 0, n.takes[0])
 
 
@@ -229,7 +233,7 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
 def push(n: Any, items: TensorList, item: Value) -> TensorList:
     if isinstance(items, TurnItem):
         return items.having(item)
-    if item is NOTHING or items.items is not None:
+    if item is NOTHING or isinstance(item, TensorList) or items.items is not None:
         before = [shapes.at(n.g, items.tensor, 0, k) for k in range(n.g.number(items.count))] if items.tensor is not None else []
         return items.holding([*(items.items or before), item])
     t = n.g.tensor(item)
@@ -283,7 +287,7 @@ rows(
         "TensorArrayWriteV3": lambda n, handle, index, item, flow: set_item(n, _held(handle, flow), index, item),
         "TensorArrayReadV3": lambda n, handle, index, flow: gather_items(n, _held(handle, flow), index),
         "TensorArraySizeV3": lambda n, handle, flow: settled(_held(handle, flow).count, np.int32),
-        "StackV2": lambda n, most: TensorList(None, -1, None, n.attr("elem_type")),  # filled by turns, see below
+        "StackV2": lambda n, most: TensorList(None, 0, None, n.attr("elem_type")),  # filled by turns, see below
     }
 )
 translates("TensorArrayConcatV3", results="value lengths")(lambda n, handle, flow: concat_items(n, _held(handle, flow)))

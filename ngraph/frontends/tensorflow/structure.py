@@ -97,51 +97,92 @@ def _origin(nodes: Nodes, value: str) -> Node | None:
     return nodes.get(node_of(handed_on(nodes, value, ("Enter", "Identity"))))
 
 
+def _entered(nodes: Nodes, value: str) -> list[Node]:
+    """Returns the nodes by which a value enters loops, the innermost first."""
+    found = list[Node]()
+    while (enter := nodes.get(node_of(handed_on(nodes, value)))) is not None and enter.op == "Enter":
+        found.append(enter)
+        value = enter.takes[0]
+    return found
+
+
+def _frame(enter: Node) -> str:
+    """Returns the name of the frame that a node enters."""
+    return enter.proto.attr["frame_name"].s.decode("utf-8", "replace")
+
+
+def _counters(nodes: Nodes, users: Sequence[Node], *ops: str) -> dict[str, Node]:
+    """Returns the node that counts the turns of a frame, by the frame's name, where users of a stack stand; ops: of such nodes."""
+    found: dict[str, Node] = {}
+    for user in users:
+        counts = [nodes[a] for a in user.after if a in nodes and nodes[a].op in ops]
+        if counts:
+            found.update({_frame(enter): counts[0] for enter in _entered(nodes, user.takes[0])[:1]})
+    return found
+
+
+def _not_read(said: str) -> UnsupportedError:
+    """Returns the error for derivatives of loops that are not read."""
+    return UnsupportedError(f"{said}: such derivatives are not read", fix="export the graph with tf.compat.v1.enable_control_flow_v2()")
+
+
 def _without_stacks(nodes: Nodes) -> Nodes:
     """Returns the nodes with lists for stacks: a push sets the place of its loop's counter, a pop reads that of the derivative's.
 
     TensorFlow 1 derives a loop by another one, whose counter runs down from the first one's last; pushes run before the counter is
-    increased, and pops behind its decrease. What is popped for its order alone is neither pushed nor popped.
+    increased, and pops behind its decrease. A stack that is filled in a loop within another one becomes a list for each turn of the
+    outer loop, in a list of these. What is popped for its order alone is neither pushed nor popped.
     """
     pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
     exits: dict[str, str] = {}
     read = {node_of(handed_on(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
     used = {stack.name for p in pops if p.name in read and (stack := _origin(nodes, p.takes[0])) is not None}
     handed = [(n, node_of(handed_on(nodes, n.takes[0]))) for n in nodes.values() if n.op == "Identity" and n.takes]
+    rising, falling = _counters(nodes, pushes, "Add", "AddV2"), _counters(nodes, pops, "Sub")
     for push in pushes:
-        stack, enter = _origin(nodes, push.takes[0]), nodes.get(node_of(push.takes[0]))
+        stack, enters = _origin(nodes, push.takes[0]), _entered(nodes, push.takes[0])
         nodes[push.name] = _new_node("Identity", push.name, push.takes[1:2], push.after)
         if stack is None or stack.name not in used:
             continue
-        counts = [nodes[a] for a in push.after if a in nodes and nodes[a].op in ("Add", "AddV2")]
-        switch = _origin(nodes, counts[0].takes[0]) if counts else None
-        if enter is None or enter.op != "Enter" or switch is None or switch.op != "Switch" or stack.name in exits:
-            said = f"node {push.name!r} pushes in no loop that counts, or in one within another: such derivatives are not read"
-            raise UnsupportedError(said, fix="export the graph with tf.compat.v1.enable_control_flow_v2()")
-        name = f"{push.name}/list"
-        start = _new_node("Enter", f"{name}/enter", [f"{stack.name}:0"])
-        start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
-        for node in (
-            start,
-            _new_node("Merge", f"{name}/merge", [f"{name}/enter:0", f"{name}/next:0"]),
-            _new_node("Switch", f"{name}/switch", [f"{name}/merge:0", switch.takes[1]]),
-            _new_node("TensorListSetItem", name, [f"{name}/switch:1", counts[0].takes[0], push.takes[1]]),
-            _new_node("NextIteration", f"{name}/next", [f"{name}:0"]),
-            _new_node("Exit", f"{name}/exit", [f"{name}/switch:0"]),
-        ):
-            nodes[node.name] = node
-        exits[stack.name] = f"{name}/exit:0"
+        counts = [rising.get(_frame(enter)) for enter in enters]
+        switches = [None if count is None else _origin(nodes, count.takes[0]) for count in counts]
+        if not enters or stack.name in exits or any(s is None or s.op != "Switch" for s in switches):
+            raise _not_read(f"node {push.name!r} pushes in no loop that counts")
+        value, name = push.takes[1], f"{push.name}/list"
+        for enter, count, switch in zip(enters, counts, switches, strict=True):
+            assert count is not None and switch is not None
+            start = _new_node("Enter", f"{name}/enter", enter.takes)
+            start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
+            for node in (
+                start,
+                _new_node("Merge", f"{name}/merge", [f"{name}/enter:0", f"{name}/next:0"]),
+                _new_node("Switch", f"{name}/switch", [f"{name}/merge:0", switch.takes[1]]),
+                _new_node("TensorListPushBack", name, [f"{name}/switch:1", value]),
+                _new_node("NextIteration", f"{name}/next", [f"{name}:0"]),
+                _new_node("Exit", f"{name}/exit", [f"{name}/switch:0"]),
+            ):
+                nodes[node.name] = node
+            value, name = f"{name}/exit:0", f"{name}/list"
+        exits[stack.name] = value
     for pop in pops:
-        stack, enter = _origin(nodes, pop.takes[0]), nodes.get(node_of(pop.takes[0]))
-        falls = [a for a in pop.after if a in nodes and nodes[a].op == "Sub"]
+        stack, enters = _origin(nodes, pop.takes[0]), _entered(nodes, pop.takes[0])
         if stack is not None and stack.name not in used:
             for node in (pop, *(n for n, source in handed if source == pop.name)):
                 nodes[node.name] = _new_node("NoOp", node.name, [], node.after)
             continue
-        if stack is None or enter is None or enter.op != "Enter" or not falls or stack.name not in exits:
+        if primitive(nodes.get(node_of(handed_on(nodes, pop.takes[0])))) == "Switch":
+            raise _not_read(f"node {pop.name!r} pops in a branch within a loop")
+        if stack is None or not enters or stack.name not in exits or any(_frame(enter) not in falling for enter in enters):
             raise ParseError(f"node {pop.name!r} pops in no loop that counts down", fix="is the file damaged?")
-        nodes[enter.name] = Node(enter.proto, [exits[stack.name]], enter.after)
-        nodes[pop.name] = _new_node("TensorListGetItem", pop.name, [f"{enter.name}:0", f"{falls[0]}:0"], pop.after)
+        value = exits[stack.name]
+        for k in reversed(range(len(enters))):
+            enter = enters[k]
+            nodes[enter.name] = Node(enter.proto, [value], enter.after)
+            name = f"{pop.name}/list {k}" if k else pop.name
+            nodes[name] = _new_node(
+                "TensorListGetItem", name, [f"{enter.name}:0", f"{falling[_frame(enter)].name}:0"], () if k else pop.after
+            )
+            value = f"{name}:0"
     return nodes
 
 
@@ -155,7 +196,7 @@ def _frames(nodes: Nodes) -> dict[str, tuple[str, ...]]:
         before = [nodes[name] for name in _before(node) if name in found]
         around = max((found[b.name][: -1 if primitive(b) == "Exit" else None] for b in before), key=len, default=())
         if primitive(node) == "Enter":
-            around = (*around, node.proto.attr["frame_name"].s.decode("utf-8", "replace"))
+            around = (*around, _frame(node))
         found[node.name] = around
     return found
 

@@ -379,6 +379,45 @@ for resource in (False, True):
     case(f"embedded_training_{by}", recurrent_training("lstm", True), WORDS, resource=resource, turns=20)
     case(f"loop_training_{by}", loop_training, {"x": A}, resource=resource, turns=20)
 
+
+def nested_derivative(deep, inner):
+    """Loops within loops, and the derivatives of a sum by their start and by a matrix; inner: the innermost body."""
+
+    def build():
+        x, w = hole(3), hole(3, 3, name="w")
+
+        def within(level, h, k):
+            if level == 0:
+                return inner(w, h, k)
+            return tf.while_loop(lambda j, _: j < 2 + k % 2, lambda j, h: (j + 1, within(level - 1, h, j)), [tf.constant(0), h])[1]
+
+        y = tf.reduce_sum(within(deep, x, tf.constant(0)) ** 2)
+        return [y, *v1.gradients(y, [x, w])]
+
+    return build
+
+
+def through_arrays(w, h, k):
+    """A loop that reads one array and writes another one."""
+    read = tf.TensorArray(tf.float32, 3, element_shape=[3], clear_after_read=False).unstack(w)
+    written = tf.TensorArray(tf.float32, 3, element_shape=[3])
+    _, written = tf.while_loop(lambda j, _: j < 3, lambda j, to: (j + 1, to.write(j, tf.tanh(read.read(j) * h))), [0, written])
+    return tf.reduce_sum(written.stack(), 0)
+
+
+def as_long_as(w, h, k):
+    """A loop whose turns depend on what it computes."""
+    small = tf.while_loop(lambda j, h: (j < 9) & (tf.reduce_sum(h * h) > 0.1), lambda j, h: (j + 1, h * 0.6), [0, h + w[0]])[1]
+    return tf.sin(small)
+
+
+NESTED = {"x": np.array([0.3, -0.7, 1.1], np.float32), "w": np.array([[0.2, -0.5, 0.3], [0.6, 0.1, -0.4], [-0.3, 0.5, 0.7]], np.float32)}
+case("nested_derivative", nested_derivative(2, lambda w, h, k: tf.tanh(tf.linalg.matvec(w, h)) + 0.1 * tf.cast(k, tf.float32)), NESTED)
+case("nested_derivative_three", nested_derivative(3, lambda w, h, k: tf.tanh(tf.linalg.matvec(w, h) + h)), NESTED)
+case("nested_derivative_arrays", nested_derivative(1, through_arrays), NESTED)
+case("nested_derivative_while", nested_derivative(1, as_long_as), NESTED)
+case("nested_derivative_branch", nested_derivative(1, lambda w, h, k: tf.cond(h[0] > 0.2, lambda: tf.sin(h), lambda: w[0] * h)), NESTED)
+
 if __name__ == "__main__":
     with lzma.open(os.path.join(sys.argv[1], "v1.npz.xz"), "wb") as file:  # as a whole: the graphs are alike
         np.savez(file, **SAVED)

@@ -23,7 +23,12 @@ from ngraph.frontends.tensorflow.tf_importer.utils_broadcast import broadcast_to
 from ngraph.frontends.tensorflow.tf_importer.utils_pos_axes import cast_to_pos_axes, make_pos_axes, reorder_pos_axes
 
 ASKING = tuple(f"{kind}_training_{how}" for kind in ("embedded", "lstm", "recurrent") for how in ("handle", "reference"))
-OPEN = {"maps_open", *ASKING, *(name for name in CASES if name.endswith("_rows"))}  # these ask what the length of an input is
+OPEN = {
+    "maps_open",
+    "nested_derivative_while",
+    *ASKING,
+    *(name for name in CASES if name.endswith("_rows")),
+}  # these ask what the length or value of an input is
 
 
 def imported(name):
