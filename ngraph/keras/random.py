@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from ngraph.keras.traces import KerasTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops import special
 from ngraph.ops.random import normal_record, random_bits, uniform_record
 from ngraph.ops.rearrange import rename_record
 
@@ -81,26 +84,45 @@ def _wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
+def _by_place(g: KerasTrace, *values: Tensor, of: Callable[..., Op]) -> Tensor:
+    return each(g, of, *values)
+
+
+def _each(function: Callable[..., Op], *values: Any) -> Any:
+    """Returns a function of ops of tensors of one dtype, place by place, without Keras's promotion to 32 bits."""
+    return apply(_by_place, *values, of=function)
+
+
+def _between(u: Op, low: Op, high: Op) -> Op:
+    return u * (high - low) + low
+
+
+def _moved(z: Op, scale: Op, by: Op) -> Op:
+    return z * scale + by
+
+
+def _truncated(u: Op) -> Op:
+    """Returns normal numbers within two deviations of uniform numbers."""
+    z = special.erfinv((u * 2.0 - 1.0) * math.erf(math.sqrt(2.0))) * math.sqrt(2.0)
+    return e.minimum(e.maximum(z, -2.0), 2.0)
+
+
 def uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     dtype = _float(dtype)
-    u = _draw("uniform", shape, dtype, seed)
-    return numpy.add(numpy.multiply(u, cast(numpy.subtract(maxval, minval), dtype)), cast(minval, dtype))
+    return _each(_between, _draw("uniform", shape, dtype, seed), cast(minval, dtype), cast(maxval, dtype))
 
 
 def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     dtype = _float(dtype)
     z = cast(_draw("normal", shape, _wide(dtype), seed), dtype)
-    return numpy.add(numpy.multiply(z, cast(stddev, dtype)), cast(mean, dtype))
+    return _each(_moved, z, cast(stddev, dtype), cast(mean, dtype))
 
 
 def truncated_normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     """Returns normal numbers from two deviations below the mean to two above, by inversion."""
     dtype = _float(dtype)
-    u = _draw("uniform", shape, _wide(dtype), seed)
-    part = math.erf(math.sqrt(2.0))
-    z = numpy.multiply(numpy.erfinv(numpy.multiply(numpy.subtract(numpy.multiply(u, 2.0), 1.0), part)), math.sqrt(2.0))
-    z = cast(numpy.clip(z, -2.0, 2.0), dtype)
-    return numpy.add(numpy.multiply(z, cast(stddev, dtype)), cast(mean, dtype))
+    z = cast(_each(_truncated, _draw("uniform", shape, _wide(dtype), seed)), dtype)
+    return _each(_moved, z, cast(stddev, dtype), cast(mean, dtype))
 
 
 def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
@@ -146,44 +168,53 @@ def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
     return numpy.take(x, numpy.argsort(keys), axis=axis)
 
 
-def _rounds(shape: Any, dtype: str, seed: Any, fits: Any, start: Any) -> Any:
-    """Returns numbers by rejection: each place takes the first draw that fits. fits: of normal and uniform numbers."""
-    words = convert_to_tensor(draw_seed(seed), "uint32")
-    found, done = start, numpy.zeros(shape, "bool")
-    for k in range(MOST_ROUNDS):
-        if k and done.t is None and bool(numpy.all(done)):
-            break
-        more = numpy.add(words, convert_to_tensor([2 * k + 1, 7919], "uint32"))
-        z = apply(drawn, more, kind="normal", shape=shape_of(shape), dtype=dtype)
-        u = apply(drawn, numpy.add(more, 1), kind="uniform", shape=shape_of(shape), dtype=dtype)
-        ok, value = fits(z, numpy.maximum(u, 1e-30))
-        found = numpy.where(numpy.logical_and(ok, numpy.logical_not(done)), value, found)
-        done = numpy.logical_or(done, ok)
-        if done.t is not None and k >= 8:  # in a compiled step: 9 rounds leave one place in 1e12 with the mean
-            break
-    return found
+def _gamma_mode(a: Op) -> Op:
+    """Returns the parameter d of the source; parameters below 1 are those of one more, whose draws are made smaller."""
+    return e.where(e.less(a, 1.0), a + 1.0, a) - 1.0 / 3.0
+
+
+def _gamma_tried(found: Op, z: Op, u: Op, d: Op) -> Op:
+    """Returns what has been found, and where that is below 0 this draw, or -1 where it does not fit."""
+    root = z / e.sqrt(d * 9.0) + 1.0
+    cube = e.maximum(root, 1e-10) ** 3.0
+    bound = 0.5 * z * z + d - d * cube + d * e.log(cube)
+    fits = e.logical_and(e.less(0.0, root), e.less(e.log(e.maximum(u, 1e-30)), bound))
+    return e.where(e.less(found, 0.0), e.where(fits, d * cube, -1.0), found)
+
+
+def _gamma_made(found: Op, u: Op, d: Op, a: Op) -> Op:
+    """Returns gamma numbers of those that have been found; where none was, of d, which is close to the mean."""
+    found = e.where(e.less(found, 0.0), d, found)
+    small = e.less(a, 1.0)
+    return e.where(small, found * e.maximum(u, 1e-30) ** (1.0 / e.where(small, a, 1.0)), found)
 
 
 def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
-    """Returns numbers of the gamma distribution of this shape parameter. Source: G. Marsaglia and W. Tsang (2000)."""
+    """Returns numbers of the gamma distribution of this shape parameter. Source: G. Marsaglia and W. Tsang (2000).
+
+    Each place takes the first draw that fits.
+    """
     dtype = _float(dtype)
     wide = _wide(dtype)
     a = numpy.broadcast_to(cast(alpha, wide), shape)
-    small = numpy.less(a, 1.0)
-    d = numpy.subtract(numpy.where(small, numpy.add(a, 1.0), a), 1 / 3)
-    c = numpy.divide(1.0, numpy.sqrt(numpy.multiply(d, 9.0)))
+    d = _each(_gamma_mode, a)
     words = convert_to_tensor(draw_seed(seed), "uint32")
 
-    def fits(z: Any, u: Any) -> Any:
-        root = numpy.add(numpy.multiply(c, z), 1.0)
-        v = numpy.power(numpy.maximum(root, 1e-10), 3.0)
-        bound = 0.5 * z * z + d - d * v + d * numpy.log(v)
-        return numpy.logical_and(numpy.less(0.0, root), numpy.less(numpy.log(u), bound)), numpy.multiply(d, v)
+    def draws(kind: str, *more: int) -> Any:
+        return apply(drawn, numpy.add(words, convert_to_tensor(more, "uint32")), kind=kind, shape=shape_of(shape), dtype=wide)
 
-    found = _rounds(shape, wide, DrawnSeed(words), fits, d)
-    u = apply(drawn, numpy.add(words, convert_to_tensor([0, 104729], "uint32")), kind="uniform", shape=shape_of(shape), dtype=wide)
-    lowered = numpy.multiply(found, numpy.power(numpy.maximum(u, 1e-30), numpy.divide(1.0, numpy.where(small, a, 1.0))))
-    return cast(numpy.where(small, lowered, found), dtype)
+    found = cast(-1.0, wide)
+    for k in range(MOST_ROUNDS):
+        found = _each(_gamma_tried, found, draws("normal", 2 * k + 1, 7919), draws("uniform", 2 * k + 2, 7920), d)
+        if found.t is None and not bool(numpy.any(numpy.less(found, 0.0))):
+            break
+        if found.t is not None and k >= 8:  # in a compiled step: 9 rounds leave one place in 1e12 with the mean
+            break
+    return cast(_each(_gamma_made, found, draws("uniform", 0, 104729), d, a), dtype)
+
+
+def _share(a: Op, b: Op) -> Op:
+    return a / (a + b)
 
 
 def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
@@ -191,7 +222,7 @@ def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None)
     words = convert_to_tensor(draw_seed(seed), "uint32")
     a = gamma(shape, cast(alpha, _wide(dtype)), _wide(dtype), DrawnSeed(words))
     b = gamma(shape, cast(beta, _wide(dtype)), _wide(dtype), drawn_seed(words, 1))
-    return cast(numpy.divide(a, numpy.add(a, b)), dtype)
+    return cast(_each(_share, a, b), dtype)
 
 
 def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None) -> Any:

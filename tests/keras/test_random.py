@@ -105,3 +105,15 @@ def test_seeds_repeat_in_threads_and_processes():
         more = {"PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": threads, "NGRAPH_NUM_THREADS": threads}
         made = subprocess.run([sys.executable, "-c", code, __file__], capture_output=True, text=True, env={**os.environ, **more})
         assert made.stdout.split() == wanted, made.stderr
+
+
+@pytest.mark.parametrize("name", list(CONTINUOUS))
+def test_float64_is_drawn_in_float64(name):
+    """Keras's functions promote to 32 bits; these do not."""
+    args, wanted = ((0.05,), stats.gamma(0.05)) if name == "gamma below 1" else CONTINUOUS[name]
+    found = getattr(keras.random, name.split()[0])((MANY,), *args, dtype="float64", seed=3)
+    assert found.dtype.name == "float64"
+    found = np.asarray(found)
+    with np.errstate(over="ignore", under="ignore"):
+        assert np.mean(found == found.astype("float32")) < 0.6 and len(np.unique(found)) > 0.4 * MANY
+    assert stats.kstest(found, wanted.cdf).pvalue > LEAST
