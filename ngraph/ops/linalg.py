@@ -244,7 +244,8 @@ def svd(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]
     """Returns `(u, s, v)` with Σ over `inner` of u[i, k] s[k] v[j, k] = x[i, j]; singular values from the largest to the smallest.
 
     u has `rows` and `inner`, v has `columns` and `inner`, so v is what others call Vᵀ, by names alone. inner: a new axis or its name, as
-    long as the shorter of both. LAPACK computes it on the host. Gradients of u and v are infinite where singular values are equal.
+    long as the shorter of both. LAPACK computes it on the host. Gradients of u and v, and second ones, are infinite where singular values
+    are equal.
 
     >>> [op.axes for op in ng.linalg.svd(ng.placeholder("i=5 j=3"), "i", "j", "k")]
     [Axes(i=5, k=3), Axes(k=3), Axes(j=3, k=3)]
@@ -259,8 +260,8 @@ def svd(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]
 def eigh(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op]:
     """Returns `(values, vectors)` of symmetric matrices: eigenvalues (`inner`), the smallest first, and vectors (`rows`, `inner`).
 
-    The lower triangle is read. inner: a new axis or its name. LAPACK computes it on the host. Gradients of vectors are infinite where
-    eigenvalues are equal.
+    The lower triangle is read. inner: a new axis or its name. LAPACK computes it on the host. Gradients of vectors, and second ones, are
+    infinite where eigenvalues are equal.
 
     >>> values, vectors = ng.linalg.eigh(ng.placeholder("i=3 j=3"), "i", "j", "e")
     >>> values.axes, vectors.axes

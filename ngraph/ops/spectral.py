@@ -2,7 +2,7 @@
 
 Two axes of the operand are the rows and columns of matrices, `inner` is the new axis between the factors. Gradients are those of
 Seeger and others, Auto-differentiating linear algebra (arXiv:1710.08717), and Townsend, Differentiating the singular value
-decomposition (2016); they are infinite where singular values or eigenvalues are equal.
+decomposition (2016); those through vectors are infinite where singular values or eigenvalues are equal, those of the values are not.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ def _referred(function: Callable[[np.ndarray], Sequence[np.ndarray]]) -> Callabl
 
 def _known(dys: Sequence[Op | None], results: Sequence[Op]) -> list[Op]:
     return [filled(0, r.axes, r.dtype) if dy is None else dy for dy, r in zip(dys, results, strict=True)]
+
+
+def _unused(dy: Op | None) -> bool:
+    """Returns whether nothing depends on a result, whose derivative is then none, or the number 0."""
+    return dy is None or (dy.is_constant and np.ndim(dy.attrs["value"]) == 0 and dy.attrs["value"] == 0)
 
 
 def _scaled(m: Matrices, v: Op, of: Axis) -> Matrices:
@@ -135,6 +140,9 @@ def _svd_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
     u, v = Matrices(results[0], rows, inner), Matrices(results[2], columns, inner)
     s = results[1]
     dku, ds, dkv = _known(dys, results)
+    total = _scaled(u, ds, inner) @ v.T
+    if _unused(dys[0]) and _unused(dys[2]):  # then equal singular values, and those of 0, need no quotient
+        return (total.along(rows, columns),)
     du, dv = Matrices(dku, rows, inner), Matrices(dkv, columns, inner)
     size = axis_in(s, inner).size
     left, right = u.T @ du, v.T @ dv
@@ -142,8 +150,7 @@ def _svd_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
     middle = _scaled((left - left.T) * apart, s, inner)
     other = (right - right.T) * _differences(s * s, inner, right)
     middle = middle + _scaled(other.T, s, inner).T
-    middle = Matrices(middle.x + where(equal(iota(middle.rows), iota(middle.columns)), ds, 0.0), middle.rows, middle.columns)
-    total = u @ middle @ v.T
+    total = total + u @ middle @ v.T
     if axis_in(x, rows).size != size:
         total = total + _scaled(du - u @ left, 1.0 / s, inner) @ v.T
     if axis_in(x, columns).size != size:
@@ -184,9 +191,11 @@ def _eigh_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
     w, v = parts(op)
     dw, dv = _known(dys, (w, v))
     vectors = Matrices(v, rows, inner)
-    left = vectors.T @ Matrices(dv, rows, inner)
-    middle = left.x * _differences(w, inner, left) + where(equal(iota(left.rows), iota(left.columns)), dw, 0.0)
-    return ((vectors @ Matrices(middle, left.rows, left.columns) @ vectors.T).along(rows, columns),)
+    total = _scaled(vectors, dw, inner) @ vectors.T
+    if not _unused(dys[1]):  # else equal eigenvalues need no quotient
+        left = vectors.T @ Matrices(dv, rows, inner)
+        total = total + vectors @ (left * _differences(w, inner, left)) @ vectors.T
+    return (total.along(rows, columns),)
 
 
 def _eigh_samples(s: Any) -> list[Op]:

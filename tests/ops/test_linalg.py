@@ -202,3 +202,23 @@ def test_right_hand_sides_of_other_lengths_are_refused(solve, axes, wrong):
     a, b = ng.placeholder("n=2 i=3 j=3"), ng.placeholder([ng.make_axis(int(t[2:]), name=t[0]) for t in axes])
     with pytest.raises(AxisError, match=rf"axis {wrong} has length"):
         solve(a, b, "i", "j")
+
+
+@pytest.mark.parametrize("a", [np.eye(3), np.diag([1.0, 1, 2]), np.diag([3.0, 0, 0])], ids=["three", "two", "zeros"])
+@pytest.mark.parametrize("transformer_name", ["direct", "cpu"])
+def test_gradients_of_values_that_are_equal(transformer_name, a):
+    """What depends on no vectors has no quotient by differences of values."""
+    x = ng.placeholder("i=3 j=3", dtype="float64")
+    theirs = torch.tensor(a, requires_grad=True)
+    cases = [
+        (ng.sum(ng.linalg.eigh(x, "i", "j")[0] ** 3, out_axes=()), (torch.linalg.eigvalsh(theirs) ** 3).sum()),
+        (ng.sum(ng.exp(ng.linalg.svd(x, "i", "j")[1]), out_axes=()), torch.linalg.svdvals(theirs).exp().sum()),
+        (ng.linalg.matrix_norm(x, "i", "j", ord="nuc"), torch.linalg.svdvals(theirs).sum()),
+    ]
+    with ngt.make_transformer_factory(transformer_name)() as transformer:
+        found = transformer.computation([ng.deriv(y, x) for y, _ in cases], x)(a)
+    for got, (_, y) in zip(found, cases, strict=True):
+        if a[-1, -1] or y is cases[0][1]:  # the vectors of singular values of 0 have any signs
+            np.testing.assert_allclose(got, torch.autograd.grad(y, theirs)[0], atol=1e-12)
+        else:
+            assert np.isfinite(got).all()
