@@ -17,7 +17,8 @@ from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.positional.values import Tensor
 from ngraph.keras.tensors import BackendTensor, OpenLength, apply, lifted, whole
 from ngraph.keras.traces import KerasTrace, reading, taping
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.ops import elementwise as e
 from ngraph.parts.deferred import deferred
 
@@ -99,9 +100,19 @@ class TracedVariable(KerasVariable):
 # ---- conversions --------------------------------------------------------------------------------------------------------
 
 
+def _narrow(source: DType, target: DType) -> np.iinfo[Any] | None:
+    """Returns the bounds of integers of 8 and 16 bits to which floats are cast: beyond them the nearest one is taken, as by JAX."""
+    return np.iinfo(target.np) if source.is_float and target.is_integer and target.np.itemsize < 4 else None
+
+
 def casted(g: KerasTrace, t: Tensor, dtype: str) -> Tensor:
     """The value as another dtype."""
-    return Tensor(e.cast(t.op, as_dtype(dtype)), t.dims)
+    x, wanted = t.op, as_dtype(dtype)
+    bounds = _narrow(x.dtype, wanted)
+    if bounds is not None:
+        wide = e.cast(x, dtypes.float32) if x.dtype.np.itemsize < 4 else x
+        x = e.minimum(e.maximum(wide, float(bounds.min)), float(bounds.max))
+    return Tensor(e.cast(x, wanted), t.dims)
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -113,7 +124,10 @@ def in_dtype(x: BackendTensor, dtype: str) -> BackendTensor:
         return x
     if x.t is None and not taping():
         with np.errstate(all="ignore"):
-            return BackendTensor(x.array.astype(np.dtype(dtype)))
+            array, bounds = x.array, _narrow(as_dtype(x.dtype), as_dtype(dtype))
+            if bounds is not None:
+                array = array.astype(np.float32 if array.dtype.itemsize < 4 else array.dtype).clip(bounds.min, bounds.max)
+            return BackendTensor(array.astype(np.dtype(dtype)))
     return apply(casted, x, dtype=dtype)
 
 

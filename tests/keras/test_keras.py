@@ -500,3 +500,15 @@ def test_without_a_window_frames_are_as_long_as_the_transform():
 def test_what_does_not_fit_is_refused(function, named):
     with pytest.raises((ValueError, TypeError, NgraphError), match=named):
         function(np.ones((2, 4), "float32"))
+
+
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("target", ["uint8", "int8", "uint16", "int16"])
+def test_floats_beyond_narrow_integers_become_the_nearest_one(source, target):
+    """As by JAX; GPTQ takes zero points below 0 for 0."""
+    x = np.array([-1.5, -0.5, 7.9, 254.0, 300, -200, 40000, -40000, np.inf, -np.inf], "float32")
+    bounds = np.iinfo(target)
+    wanted = [int(np.clip(np.trunc(v), bounds.min, bounds.max)) for v in np.asarray(keras.ops.cast(x, source)).astype("float64")]
+    cast = lambda v: keras.ops.cast(keras.ops.cast(v, source), target)
+    for found in (cast(keras.ops.convert_to_tensor(x)), ngraph.keras.jit(cast)(x)):
+        assert found.dtype.name == target and np.asarray(found).tolist() == wanted
