@@ -53,7 +53,9 @@ class _Processes:
         given, self.asked = os.pipe()
         try:
             command = [sys.executable, "-I", "-S", worker.__file__, folder, str(given)]
-            self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(given,))
+            self.popen = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(given,), process_group=0
+            )  # Ctrl-C is not for it: this process ends it
         except BaseException:  # Ctrl-C, too, must leave no pipe open
             os.close(self.asked)
             raise
