@@ -35,7 +35,9 @@ GRADIENTS = 3  # samples of an entry whose derivatives are taken
 LIMIT = 200  # seconds for one entry
 RECORD = Path(__file__).with_suffix(".json")
 MARKS = ("<!-- the entries, printed by `make torch-ops` -->", "<!-- the end of the entries -->")
-DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.float16)}
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+HALVES = (torch.bfloat16, torch.float16)
+DTYPES = {str(d).removeprefix("torch."): d for d in (torch.float32, torch.float64, *HALVES, *INTEGERS)}
 ANY_VALUES = re.compile(r"(new_)?empty(_like|_strided|_permuted)?$")  # what memory happens to hold
 
 
@@ -87,7 +89,7 @@ def compare(found, wanted, near, any_values, exact):
         try:
             torch.testing.assert_close(a, b, equal_nan=True, **near)
         except AssertionError:
-            if a.dtype is not torch.float32 or a.shape != b.shape or not b.isfinite().all():
+            if a.dtype not in (torch.float32, *HALVES) or a.dtype is not b.dtype or a.shape != b.shape or not b.isfinite().all():
                 raise
             best = tensors(exact())[k]
             if best.dtype is not torch.float64 or not (a - best).abs().max() <= (b - best).abs().max():
@@ -95,8 +97,8 @@ def compare(found, wanted, near, any_values, exact):
 
 
 def doubled(x):
-    """Returns arguments in which each float32 is a float64."""
-    return tree_map_only(torch.Tensor, lambda t: t.detach().double().requires_grad_(t.requires_grad) if t.dtype is torch.float32 else t, x)
+    """Returns arguments in which each float of fewer bits is a float64."""
+    return tree_map_only(torch.Tensor, lambda t: t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t, x)
 
 
 def inputs_of(x):
@@ -123,7 +125,7 @@ def exactly(f, x, seed, gradients, process, place):
     return run(f, doubled(copied(x)), seed, gradients, process)[place]
 
 
-def check(name, entry, dtype, samples, gradients, transformer):
+def check(name, entry, dtype, samples, gradients, transformer, dynamic=False):
     """Returns what became of an entry: how many samples agree, ops that torch ran, calls of ours, and why samples failed."""
     near, result = tolerance(entry, dtype), {"name": name, "samples": 0, "agree": 0, "calls": 0, "in_torch": {}, "failed": []}
     drawn = entry.sample_inputs("cpu", dtype, requires_grad=gradients)
@@ -137,7 +139,7 @@ def check(name, entry, dtype, samples, gradients, transformer):
         try:
             wanted = run(entry.op, copied(given), k, gradients, process)
             compiled = torch.compile(
-                lambda *args, **named: entry.op(*args, **named), backend=backend, fullgraph=True, dynamic=False, options=options
+                lambda *args, **named: entry.op(*args, **named), backend=backend, fullgraph=True, dynamic=dynamic, options=options
             )
             found = run(compiled, copied(given), k, gradients, process)
             report = ng.torch.report()
@@ -165,14 +167,14 @@ def late(*_):
     raise Late
 
 
-def run_part(part, into, dtype_name, gradients, samples, only, transformer, again):
+def run_part(part, into, dtype_name, gradients, samples, only, transformer, again, dynamic):
     """Runs a part of the entries, and writes a line for each; those that have a line are not run again."""
     dtype = DTYPES[dtype_name]
     index, of = map(int, part.split("/"))
     every = [(name, o) for name, o in entries(dtype).items() if not only or re.search(only, name)]
     if gradients:
         every = [(name, o) for name, o in every if o.supports_autograd]
-    path = Path(into) / f"{dtype_name}{'.gradients' if gradients else ''}.{index}.jsonl"
+    path = Path(into) / f"{dtype_name}{'.gradients' if gradients else ''}{'.dynamic' if dynamic else ''}.{index}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     done = {json.loads(line)["name"] for line in path.read_text().splitlines()} if path.exists() and not again else set()
     signal.signal(signal.SIGALRM, late)
@@ -183,7 +185,7 @@ def run_part(part, into, dtype_name, gradients, samples, only, transformer, agai
             start = time.perf_counter()
             signal.alarm(LIMIT)
             try:
-                result = check(name, entry, dtype, samples, gradients, transformer)
+                result = check(name, entry, dtype, samples, gradients, transformer, dynamic)
             except Late:
                 result = {"name": name, "samples": 1, "agree": 0, "calls": 0, "in_torch": {}, "failed": [f"ran for over {LIMIT} s"]}
             except Exception as error:  # the samples themselves
@@ -262,6 +264,7 @@ def main():
     parser.add_argument("--into", default="out/opinfo")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--gradients", action="store_true")
+    parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--samples", type=int)
     parser.add_argument("--only", default="")
     parser.add_argument("--transformer", default="")
@@ -276,7 +279,7 @@ def main():
     samples = given.samples or (GRADIENTS if given.gradients else SAMPLES)
     torch.set_num_threads(1)
     with prepared():
-        run_part(given.part, given.into, given.dtype, given.gradients, samples, given.only, given.transformer, given.again)
+        run_part(given.part, given.into, given.dtype, given.gradients, samples, given.only, given.transformer, given.again, given.dynamic)
     sys.stdout.flush()
     os._exit(0)  # threads of compilers that are still at work
 
