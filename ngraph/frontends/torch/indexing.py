@@ -214,6 +214,51 @@ def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return index_of_masks(x.reshape(-1), [mask.reshape(-1)])
 
 
+def nonzero_static(x: torch.Tensor, *, size: Any, fill_value: int = -1) -> torch.Tensor:
+    """The places of the first `size` elements that are not 0; behind the last of them `fill_value` stands."""
+    count = math.prod(x.shape)
+    if not x.dim() or private.surely(count == 0):
+        return x.new_full((size, x.dim()), fill_value, dtype=torch.int64)
+    flags = x.reshape(-1) != 0
+    at = torch.where(flags, flags.cumsum(0) - 1, size).clamp(max=size)
+    row = torch.arange(count, device=x.device)
+    found = torch.full_like(row[:1], count).expand(size + 1).scatter(0, at, row)[:size]
+    strides = [math.prod(x.shape[k + 1 :]) for k in range(x.dim())]
+    places = torch.stack([found // stride % length for stride, length in zip(strides, x.shape, strict=True)], 1)
+    return torch.where(found[:, None] == count, fill_value, places)
+
+
+def distinct(rows: torch.Tensor, inverse: bool, counts: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns where runs of equal rows begin, the run of each row, and how long each is; nothing of what is not wanted. NaN equals none."""
+    place = torch.arange(rows.shape[0], device=rows.device)
+    differ = rows != rows.roll(1, 0)
+    new = (place == 0) | (differ if rows.dim() == 1 else differ.flatten(1).any(1))
+    starts = torch.ops.aten.nonzero.default(new).select(1, 0)
+    run, nothing = new.cumsum(0) - 1, place[:0]
+    lengths = (
+        torch.zeros(starts.shape[0], dtype=torch.int64, device=rows.device).index_add(0, run, torch.ones_like(run)) if counts else nothing
+    )
+    return starts, run, run if inverse else nothing, lengths
+
+
+def unique(x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    values, places = x.reshape(-1).sort(stable=True)
+    starts, run, inverse, counts = distinct(values, return_inverse, return_counts)
+    inverse = torch.zeros_like(run).scatter(0, places, run).view(x.shape) if return_inverse else inverse
+    return values[starts], inverse, counts
+
+
+def unique_consecutive(x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    if dim is not None and x.dim() > 1:
+        if any(private.surely(n == 0) for n in x.shape):
+            return NotImplemented  # eager refuses most of them
+        starts, _, inverse, counts = distinct(x.movedim(dim, 0), return_inverse, return_counts)
+        return x.index_select(dim, starts), inverse, counts
+    flat = x.reshape(-1)
+    starts, _, inverse, counts = distinct(flat, return_inverse, return_counts)
+    return flat[starts], inverse.view(x.shape) if return_inverse else inverse, counts
+
+
 def embedding_renorm(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
     """The rows of `weight` [rows, width] with those that are looked up, and whose norm is larger, brought to this norm."""
     found = indices.flatten()
@@ -325,12 +370,15 @@ def masked_scatter_backward(grad: torch.Tensor, mask: torch.Tensor, sizes: Seque
 
 
 def rules() -> dict[Any, Any]:
-    """Returns how ops whose masks decide a length, norms of embeddings, and bags of them, are taken apart, by overload."""
+    """Returns how ops whose values decide a length, norms of embeddings, and bags of them, are taken apart, by overload."""
     aten = torch.ops.aten
     return {
         aten.index.Tensor: index_of_masks,
         aten.index_put.default: index_put_of_masks,
         aten.masked_select.default: masked_select,
+        aten.nonzero_static.default: nonzero_static,
+        aten._unique2.default: unique,
+        aten.unique_consecutive.default: unique_consecutive,
         aten.masked_scatter_backward.default: masked_scatter_backward,
         aten.embedding_renorm.default: embedding_renorm,
         **bags(),

@@ -230,7 +230,7 @@ class Segments:
             if node not in slot_of and (node in wanted or node.op == "get_attr"):
                 slot_of[node] = len(slot_of)
         steps: list[Any] = []
-        single = not self.ends and len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
+        single = not self.ends and not self.born and len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
         for k in range(min(level.values(), default=0), max(level.values(), default=0) + 1):
             here = [n for n in self.nodes if level.get(n) == k]
             ours = [n for n in here if self.kind[n] == "ours"]

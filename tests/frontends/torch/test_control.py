@@ -282,6 +282,11 @@ BY_VALUE = {
     "mask": lambda x: x[x > 0].exp(),
     "mask of rows": lambda x: x[x.sum(1) > 0] @ torch.ones(4, 2),
     "two masks": lambda x: (x[x > 0].sum() + x[x < 0].sum(), x[x > 0]),
+    "unique": lambda x: torch.unique(x.round()) * 2,
+    "unique and where each is": lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
+    "of each run one": lambda x: torch.unique_consecutive(x.flatten().round(), return_inverse=True, return_counts=True),
+    "of each run of rows one": lambda x: torch.unique_consecutive((x > 1.0).int(), return_inverse=True, return_counts=True, dim=0),
+    "the first places": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-3),
     "item": lambda x: x * x.sum().item() + (x > 0).sum().item(),
     "range": lambda x: torch.arange((x > 0).sum().item()) * 2.0,
     "slice": lambda x: x[: (x[:, 0] > 0).sum().item()] * 2,
@@ -301,3 +306,14 @@ def test_lengths_that_values_decide_stay_inside(name):
             outcomes = [outcome(lambda x, w, call=call: call(x), x, torch.zeros(1))[:-1] for call in (compiled, function)]
             torch.testing.assert_close(*outcomes)
     assert not ng.torch.report().in_torch
+
+
+def test_a_length_that_torch_tells_is_no_argument_of_what_runs_before():
+    def function(x):
+        return torch.unique(x * 2, dim=0, return_counts=True)[1]
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "silent"})
+        for x in (torch.ones(3, 2), torch.eye(3, 2)):
+            torch.testing.assert_close(compiled(x), function(x))
+    assert ng.torch.report().in_torch == {"aten.unique_dim.default": 1}
