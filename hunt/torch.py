@@ -28,9 +28,10 @@ MOST = 1e4  # the largest float that a value may hold: products of more of them 
 ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 MOST_ULPS = 64  # of the largest element of a value, by which it may differ from eager's
 LAYOUTS = ("dense", "dense", "turned", "steps", "offset", "expanded")
-DTYPES = ("float32", "float32", "float32", "float32", "float64", "int64", "int32", "bool", "bfloat16", "float16", "uint8")
+DTYPES = ("float32", "float32", "float32", "float32", "float64", "int64", "int32", "bool", "bfloat16", "float16", "uint8", "int8", "int16")
 
 LISTS = ("chunk", "split", "unbind", "tensor_split")  # ops that give a list
+TRACED = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}  # of Dynamo: lengths that values decide
 
 Case = dict[str, Any]
 
@@ -504,6 +505,116 @@ def written(d: Draw) -> Any:
     return *d.r.choice(ways)(), {}
 
 
+def written_at(d: Draw) -> Any:
+    """A part of a value, often of a view, is written where a mask or positions say."""
+    k = d.value(lambda x: x.dim() >= 1 and x.shape[0] > 0)
+    x = d.values[k]
+    mask = d.value(lambda y: y.dtype is torch.bool and 1 <= y.dim() <= x.dim() and y.shape == x.shape[: y.dim()])
+    rest = x.shape[d.values[mask].dim() :]
+    source = d.value(lambda y: y.dtype is x.dtype and y.shape in (rest, torch.Size()), exact=True)
+    ways: list[Callable[[], Any]] = [
+        lambda: ("index_put", [v(k), [v(mask)], v(source), d.r.random() < 0.5]),
+        lambda: ("index_put_.default", [v(k), [v(mask)], v(source), d.r.random() < 0.5]),
+        lambda: ("index_fill_.int_Scalar", [v(k), 0, v(places(d, x.shape[0])), 2]),
+        lambda: ("masked_scatter", [v(k), v(mask), v(d.value(lambda y: y.dtype is x.dtype and y.numel() >= x.numel()))]),
+        lambda: ("fill_.Scalar", [v(k), d.r.choice([0, 1, 2])]),
+        lambda: ("sub_.Tensor", [v(k), v(d.like(k))]),
+    ]
+    return *d.r.choice(ways)(), {}
+
+
+def chosen(d: Draw) -> Any:
+    """Elements whose number values decide."""
+    k = d.value(lambda x: x.dim() >= 1, exact=True)
+    x = d.values[k]
+    kind = d.r.randrange(4)
+    if kind == 0:
+        return "nonzero", [v(k)], {}
+    if kind == 1:
+        return d.r.choice(["_unique2", "unique_consecutive"]), [v(k)], {"return_inverse": True, "return_counts": True}
+    mask = d.value(lambda y: y.dtype is torch.bool and 1 <= y.dim() <= x.dim() and y.shape == x.shape[: y.dim()])
+    return ("index.Tensor", [v(k), [v(mask)]], {}) if kind == 2 else ("masked_select", [v(k), v(mask)], {})
+
+
+def largest(d: Draw) -> Any:
+    """The largest or smallest elements, where no two are equal."""
+    at = -1
+
+    def different(x: torch.Tensor) -> bool:
+        return x.dim() >= 1 and x.shape[at] > 0 and bool((x.sort(at).values.diff(dim=at) != 0).all())
+
+    k = d.value(different, exact=True)
+    if d.r.random() < 0.5:
+        return "kthvalue", [v(k), 1, at, d.r.random() < 0.5], {}
+    return "topk", [v(k), 1 if d.values[k].shape[at] < 3 else 2, at, d.r.random() < 0.5], {}
+
+
+def strided(d: Draw) -> Any:
+    k = d.value(lambda x: x.dim() >= 1 and x.is_contiguous() and x.numel() > 3)
+    n = d.values[k].numel()
+    ways: list[Any] = [
+        [[2, 2], [1, 1], d.r.choice([0, 1])],
+        [[{"size": [k, 0]}], [1], 0],
+        [[n // 2], [2], n % 2],
+        [[3, 2], [0, 1], 1],
+    ]
+    return "as_strided", [v(k), *d.r.choice(ways)], {}
+
+
+def integers(d: Draw) -> Any:
+    k = d.value(lambda x: not floating(x) and x.dtype is not torch.bool)
+    name = d.r.choice("floor_divide.Scalar remainder.Scalar fmod.Scalar div.Scalar_mode pow.Tensor_Scalar sign neg abs bitwise_not".split())
+    if name in ("sign", "neg", "abs", "bitwise_not"):
+        return name, [v(k)], {}
+    if name.startswith("pow"):
+        return name, [v(k), d.r.choice([0, 1, 2, 3])], {}
+    keywords = {"rounding_mode": d.r.choice(["floor", "trunc"])} if name.startswith("div") else {}
+    return name, [v(k), d.r.choice([2, 3, -2, 5, 1])], keywords
+
+
+def several(d: Draw) -> Any:
+    k = d.value(ranked(1), exact=True)
+    x, at = d.values[k], d.dim(k)
+    ways: list[Callable[[], Any]] = [
+        lambda: ("take", [v(k), v(places(d, x.numel()))]),
+        lambda: ("bucketize.Tensor", [v(k), v(d.value(lambda y: y.dim() == 1 and bool((y.diff() >= 0).all()), exact=True))]),
+        lambda: ("cumsum", [v(k), at]),
+        lambda: ("slice_scatter", [v(k), v(d.value(lambda y: y.dtype is x.dtype and y.shape == x.shape)), at]),
+        lambda: ("index_copy", [v(k), at, v(d.value(lambda y: y.dim() == 1 and y.numel() == 1 and y.dtype is torch.int64)), v(k)]),
+        lambda: ("where.ScalarSelf", [v(d.value(lambda y: y.dtype is torch.bool)), 2, v(k)]),
+        lambda: ("nan_to_num", [v(k)]),
+        lambda: ("logaddexp", [v(d.value(floating)), v(d.like(k))]),
+        lambda: (
+            "bincount",
+            [v(d.value(lambda y: y.dim() == 1 and not floating(y) and bool((y >= 0).all()) and y.dtype is not torch.bool))],
+        ),
+        lambda: (
+            "repeat_interleave.self_Tensor",
+            [v(k), v(d.value(lambda y: y.dim() == 1 and y.dtype is torch.int64 and bool((y >= 0).all()))), at],
+        ),
+        lambda: ("trace", [v(d.value(lambda y: y.dim() == 2))]),
+        lambda: ("upsample_nearest1d", [v(d.value(lambda y: y.dim() == 3 and floating(y))), [5]]),
+        lambda: ("glu", [v(d.value(floating)), at]),
+        lambda: ("hardtanh", [v(k), -1, 1]),
+        lambda: ("std_mean.correction", [v(d.value(floating)), [at]]),
+        lambda: ("max_pool2d", [v(d.value(lambda y: y.dim() in (3, 4) and floating(y), exact=True)), [2, 2], [1, 1]]),
+        lambda: ("prelu", [v(d.value(floating)), v(d.value(lambda y: floating(y) and y.numel() == 1 and y.dim() < 2))]),
+        lambda: (
+            "cdist",
+            [
+                v(d.value(lambda y: floating(y) and y.dim() == 2)),
+                v(d.value(lambda y: floating(y) and y.dim() == 2)),
+                d.r.choice([1.0, 2.0]),
+            ],
+        ),
+        lambda: ("scatter.src", [v(k), at, v(d.value(lambda y: y.dtype is torch.int64 and y.numel() == 1 and y.dim() == x.dim())), v(k)]),
+        lambda: ("sum.dim_IntList", [v(k), [at]]),
+        lambda: ("median.dim", [v(k), at]),
+        lambda: ("pow.Tensor_Tensor", [v(k), v(d.like(k, True))]),
+    ]
+    return *d.r.choice(ways)(), {}
+
+
 def copied(d: Draw) -> Any:
     return "clone", [v(d.value())], {}
 
@@ -513,7 +624,7 @@ STEPS: list[Callable[[Draw], Any]] = [
     *[positive, jumping, binary_jumping, scalar_jumping, division, clamp, bits, where, mixed, whole, along, positions, linear, reshaped],
     *[corners, squeezed, expanded, joined, split, picked, picked, gathered, gathered, limited, filled, converted, made, normed, pooled],
     *[convolved, written, written, copied, gathered_into, added_at, added_at, contracted, rearranged, rearranged, put_back, summarised],
-    *[matrices],
+    *[matrices, written_at, written_at, chosen, largest, strided, integers, several, several, several],
 ]
 
 
@@ -573,11 +684,8 @@ def drawn(r: random.Random) -> Case:
                 continue
             steps = [*case["steps"], list(step)]
             try:
-                if "_." in step[0] and case["gradient"]:
-                    continue
-                after, exact = (
-                    ran(steps, [x.clone() for x in xs], w) for xs, w in ((inputs(case, lengths), False), (_wide(case, lengths), True))
-                )
+                starts = (leaves(inputs(case, lengths), case["gradient"]), leaves(_wide(case, lengths), case["gradient"]))
+                after, exact = ([x.detach() for x in ran(steps, xs, w)] for xs, w in zip(starts, (False, True), strict=True))
                 if not sound(after, exact):
                     continue
                 if others is not None:
@@ -590,6 +698,11 @@ def drawn(r: random.Random) -> Case:
     made_ = range(len(given), len(values))
     case["results"] = sorted({len(values) - 1, *r.sample(made_, min(len(made_), r.randint(0, 3)))}) if made_ else [0]
     return case
+
+
+def leaves(xs: list[torch.Tensor], gradient: bool) -> list[torch.Tensor]:
+    """Returns the inputs of a call; with gradients they may not be written."""
+    return [x.clone().requires_grad_(gradient and floating(x)) for x in xs]
 
 
 def _wide(case: Case, lengths: dict[str, int]) -> list[torch.Tensor]:
@@ -659,7 +772,7 @@ def check(case: Case) -> str | None:
     ng.torch.reset()
     options = {"fallback": "silent", "transformer": case["transformer"]}
     compiled = torch.compile(f, backend=backend, fullgraph=True, dynamic=True if case["dynamic"] == "dynamic" else None, options=options)
-    with warnings.catch_warnings(), ng.config(warnings="off"):
+    with warnings.catch_warnings(), ng.config(warnings="off"), torch._dynamo.config.patch(TRACED):
         warnings.simplefilter("ignore")
         for lengths in [case["lengths"], *([case["others"]] if case["others"] else [])]:
             xs = inputs(case, lengths)
@@ -692,8 +805,9 @@ def torchs_own(f: Callable[..., Any], case: Case) -> bool:
     torch._dynamo.reset()
     compiled = torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True if case["dynamic"] == "dynamic" else None)
     try:
-        for lengths in [case["lengths"], *([case["others"]] if case["others"] else [])]:
-            called(compiled, [x.clone() for x in inputs(case, lengths)], case["gradient"])
+        with torch._dynamo.config.patch(TRACED):
+            for lengths in [case["lengths"], *([case["others"]] if case["others"] else [])]:
+                called(compiled, [x.clone() for x in inputs(case, lengths)], case["gradient"])
     except Exception:
         return True
     return False
