@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError, ParseError, UnsupportedError
+from ngraph.errors import GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional.growing import GrowingState, Grown
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
 from ngraph.frontends.positional.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
@@ -398,7 +398,8 @@ class ModelTrace:
                         target = axis
                     else:
                         lengths = f"a dim has length {self.hint(target.size)} in one, and {self.hint(axis.size)} in another"
-                        raise GraphError(lengths, details=("the shapes are " + " and ".join(self.show(x) for x in of or given),))
+                        shapes = "the shapes are " + " and ".join(self.show(x) for x in of or given)
+                        raise self.unequal(GraphError(lengths, details=(shapes,)), axis.size, target.size)
             if target is not None and target in taken:
                 target = self.fresh(target.size)
             if target is not None:
@@ -411,6 +412,10 @@ class ModelTrace:
                 mine = [*mine[:skip], self.fresh(own.size) if own in taken else own, *mine[skip + 1 :]]
             met.append(self.renamed(x, mine))
         return met, dims
+
+    def unequal(self, error: NgraphError, a: ExprLike, b: ExprLike) -> NgraphError:
+        """Returns the error for two lengths that have to be equal and are not."""
+        return error
 
     def read(self, t: Tensor, dims: Sequence[Axis | None], index: Mapping[Axis, ExprLike], **more: Any) -> Tensor:
         """The tensor read at index expressions over the new dims; axes that `index` does not name are read as they stand."""
@@ -441,7 +446,8 @@ class ModelTrace:
                 dims[k] = None if isinstance(n, int) and n == 1 else self.fresh(n)
             elif not self.same(d.size, n) and not self.same(n, 1):
                 if not self.same(d.size, 1):
-                    raise GraphError(f"{self.show(t)} does not expand to {[self.hint(m) for m in shape]}")
+                    error = GraphError(f"{self.show(t)} does not expand to {[self.hint(m) for m in shape]}")
+                    raise self.unequal(error, d.size, n)
                 t = self.squeezed(t, k - rank + t.rank)
                 dims[k] = self.fresh(n)
         return self.made(t.op, dims)

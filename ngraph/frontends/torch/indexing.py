@@ -205,8 +205,33 @@ def index_of_masks(x: torch.Tensor, indices: Sequence[Any]) -> Any:
 def index_put_of_masks(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, accumulate: bool = False) -> Any:
     if values.dim() == 0 and not accumulate:
         return NotImplemented  # a choice between two values
-    found = whole_indices(indices)
+    given = [(k, i) for k, i in enumerate(indices) if i is not None]
+    if len(given) == 1 and given[0][1].dtype in (torch.bool, torch.uint8) and given[0][1].dim():
+        return put_at_mask(x, given[0][1], given[0][0], values, accumulate)
+    try:
+        found = whole_indices(indices)
+    except private.DynamicOutputShapeException:  # Dynamo takes no such lengths into its graphs
+        return NotImplemented
     return NotImplemented if found is None else torch.ops.aten.index_put.default(x, found, values, accumulate)
+
+
+def put_at_mask(x: torch.Tensor, mask: torch.Tensor, at: int, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
+    """Returns x with values where a mask of its dims from `at` on holds: one for each true place, or one for all of them."""
+    ranks, ends = list(range(mask.dim())), list(range(at, at + mask.dim()))
+    flags, lead, tail = mask != 0, x.shape[:at], x.shape[at + mask.dim() :]
+    y = x.movedim(ends, ranks)
+    whole = flags.reshape(*flags.shape, *[1] * (x.dim() - mask.dim())).expand(y.shape)
+    k = values.shape[-1 - len(tail)] if values.dim() > len(tail) else 1
+    values = values.expand(*lead, k, *tail).movedim(at, 0)
+    if private.surely(k == 1):
+        chosen = values.reshape(*[1] * mask.dim(), *values.shape[1:])
+        made = torch.where(whole, y + chosen if accumulate else chosen, y)
+    else:
+        what, fix = "the values of index_put are not as many as the true places of its mask", "x[mask] = values with mask.sum() values"
+        values = torch.ops.ngraph.checked(values, flags.sum() != k, what, fix)
+        made = torch.ops.aten.masked_scatter.default(torch.zeros_like(y) if accumulate else y, whole, values)
+        made = y + made if accumulate else made
+    return torch.ops.aten.copy.default(torch.empty_like(x), made.movedim(ranks, ends))
 
 
 def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -231,7 +256,7 @@ def nonzero_static(x: torch.Tensor, *, size: Any, fill_value: int = -1) -> torch
 def distinct(rows: torch.Tensor, inverse: bool, counts: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns where runs of equal rows begin, the run of each row, and how long each is; nothing of what is not wanted. NaN equals none."""
     place = torch.arange(rows.shape[0], device=rows.device)
-    differ = rows != rows.roll(1, 0)
+    differ = rows != rows.index_select(0, (place - 1).clamp(min=0))
     new = (place == 0) | (differ if rows.dim() == 1 else differ.flatten(1).any(1))
     starts = torch.ops.aten.nonzero.default(new).select(1, 0)
     run, nothing = new.cumsum(0) - 1, place[:0]

@@ -15,7 +15,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Max, Min, Mod, PythonMod, ToFloat, TruncToInt
 
-from ngraph.errors import UnsupportedError
+from ngraph.errors import NgraphError, UnsupportedError
 from ngraph.frontends.positional.stages import Ask, StageRun
 from ngraph.frontends.positional.trace import ASK, ModelTrace
 from ngraph.frontends.torch import private
@@ -177,6 +177,11 @@ class TorchTrace(SymbolicTrace):
         if found is None:
             raise UnsupportedError("what is computed depends on a length that is known only when it has run")
         return found
+
+    def unequal(self, error: NgraphError, a: ExprLike, b: ExprLike) -> NgraphError:
+        if private.unbacked(self.symint(a)) or private.unbacked(self.symint(b)):
+            return UnsupportedError("a length that is known only when it has run meets another one")
+        return error
 
     def number(self, e: ExprLike) -> int:
         n = self.symint(e)

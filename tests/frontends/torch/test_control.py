@@ -284,6 +284,7 @@ BY_VALUE = {
     "two masks": lambda x: (x[x > 0].sum() + x[x < 0].sum(), x[x > 0]),
     "unique": lambda x: torch.unique(x.round()) * 2,
     "unique and where each is": lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
+    "of each run of what is unique one": lambda x: torch.unique_consecutive(torch.unique(x.round()).abs(), return_counts=True),
     "of each run one": lambda x: torch.unique_consecutive(x.flatten().round(), return_inverse=True, return_counts=True),
     "of each run of rows one": lambda x: torch.unique_consecutive((x > 1.0).int(), return_inverse=True, return_counts=True, dim=0),
     "the first places": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-3),
@@ -317,3 +318,61 @@ def test_a_length_that_torch_tells_is_no_argument_of_what_runs_before():
         for x in (torch.ones(3, 2), torch.eye(3, 2)):
             torch.testing.assert_close(compiled(x), function(x))
     assert ng.torch.report().in_torch == {"aten.unique_dim.default": 1}
+
+
+def put(x, mask, values):
+    return x.index_put((mask,), values)
+
+
+def added(x, mask, values):
+    return x.index_put((mask,), values, accumulate=True)
+
+
+def put_behind(x, mask, values):
+    x = x.clone()
+    x[:, mask] = values
+    return x
+
+
+VALUES_AT_MASK = {
+    "one for each true place": (put, (5, 4), (5, 4), lambda k: (k,)),
+    "rows": (put, (5, 4), (5,), lambda k: (k, 4)),
+    "added rows": (added, (5, 4), (5,), lambda k: (k, 4)),
+    "one row for all": (put, (5, 4), (5,), lambda k: (4,)),
+    "one element for all, added": (added, (5, 4), (5,), lambda k: (1, 1)),
+    "columns": (put_behind, (3, 5, 4), (5,), lambda k: (3, k, 4)),
+    "columns of a mask of two dims": (put_behind, (3, 5, 4), (5, 4), lambda k: (k,)),
+}
+
+
+@pytest.mark.parametrize("name", VALUES_AT_MASK)
+def test_values_are_put_at_a_mask_without_a_break(name):
+    function, shape, masked, of = VALUES_AT_MASK[name]
+    compiled = torch.compile(function, backend=backend, dynamic=True, options={"fallback": "error"})
+    for _ in range(3):
+        x, m = torch.randn(shape), torch.rand(masked) > 0.3
+        m.view(-1)[:2] = True
+        v = torch.randn(of(int(m.sum())))
+        torch.testing.assert_close(compiled(x, m, v), function(x, m, v))
+    assert not ng.torch.report().in_torch and not ng.torch.report().breaks
+
+
+def test_values_that_are_not_as_many_as_the_places_of_a_mask_are_an_error():
+    compiled = torch.compile(put, backend=backend, dynamic=False)
+    x, m = torch.ones(5), torch.tensor([True, False, True, True, False])
+    torch.testing.assert_close(compiled(x, m, torch.arange(3.0)), torch.tensor([0.0, 1, 1, 2, 1]))
+    for k in (2, 4):
+        with pytest.raises(Exception, match=r"not as many as the true places of its mask(?s:.*)mask\.sum\(\)"):
+            compiled(x, m, torch.arange(float(k)))
+
+
+def test_a_mask_beside_another_index_is_put_by_torch():
+    def function(x, m, i, v):
+        x = x * 2
+        x[m, i] = v
+        return x
+
+    given = torch.ones(5, 4), torch.tensor([True, False, True, True, False]), torch.tensor([0, 3, 1]), torch.arange(3.0)
+    compiled = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "silent"})
+    torch.testing.assert_close(compiled(*given), function(*given))
+    assert ng.torch.report().in_torch == {"aten.index_put.default": 1}
