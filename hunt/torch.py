@@ -102,10 +102,10 @@ def ran(steps: list[Any], values: list[Any], wide: bool = False) -> list[Any]:
 
 
 class Draw:
-    """The values that a step may take, in the dtypes of the case and in float64."""
+    """The values that a step may take, in the dtypes of the case and in float64, and those of its other lengths, if it has any."""
 
-    def __init__(self, r: random.Random, values: list[torch.Tensor], wide: list[torch.Tensor]) -> None:
-        self.r, self.values, self.wide = r, values, wide
+    def __init__(self, r: random.Random, values: list[torch.Tensor], wide: list[torch.Tensor], others: list[torch.Tensor]) -> None:
+        self.r, self.values, self.wide, self.others = r, values, wide, others
 
     def value(self, want: Callable[[torch.Tensor], bool] = lambda x: True, exact: bool = False) -> int:
         """Returns the number of a value. Raises LookupError where there is none."""
@@ -543,7 +543,8 @@ def largest(d: Draw) -> Any:
     def different(x: torch.Tensor) -> bool:
         return x.dim() >= 1 and x.shape[at] > 0 and bool((x.sort(at).values.diff(dim=at) != 0).all())
 
-    k = d.value(different, exact=True)
+    fits = [different(x) and all(map(different, d.others[k : k + 1])) for k, x in enumerate(d.values)]
+    k = d.r.choice([k for k, fit in enumerate(fits) if fit and d.exact(k)])
     if d.r.random() < 0.5:
         return "kthvalue", [v(k), 1, at, d.r.random() < 0.5], {}
     return "topk", [v(k), 1 if d.values[k].shape[at] < 3 else 2, at, d.r.random() < 0.5], {}
@@ -593,7 +594,7 @@ def several(d: Draw) -> Any:
             [v(k), v(d.value(lambda y: y.dim() == 1 and y.dtype is torch.int64 and bool((y >= 0).all()))), at],
         ),
         lambda: ("trace", [v(d.value(lambda y: y.dim() == 2))]),
-        lambda: ("upsample_nearest1d", [v(d.value(lambda y: y.dim() == 3 and floating(y))), [5]]),
+        lambda: ("upsample_nearest1d.vec", [v(d.value(lambda y: y.dim() == 3 and floating(y))), [5], None]),
         lambda: ("glu", [v(d.value(floating)), at]),
         lambda: ("hardtanh", [v(k), -1, 1]),
         lambda: ("std_mean.correction", [v(d.value(floating)), [at]]),
@@ -673,13 +674,14 @@ def drawn(r: random.Random) -> Case:
     values = inputs(case, lengths)
     wide = [doubled(x).clone() for x in values]
     second = [] if others is None else inputs(case, others)
+    also = second
     wanted, tries = r.randint(3, 30), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while len(case["steps"]) < wanted and tries < 400:
             tries += 1
             try:
-                step = r.choice(STEPS)(Draw(r, values, wide))
+                step = r.choice(STEPS)(Draw(r, values, wide, also))
             except (LookupError, ValueError):
                 continue
             steps = [*case["steps"], list(step)]
@@ -692,6 +694,7 @@ def drawn(r: random.Random) -> Case:
                     narrow = ran(steps, [x.clone() for x in second])
                     if len(narrow) != len(after) or not sound(narrow, ran(steps, _wide(case, others), True)):
                         continue
+                    also = narrow
             except (RuntimeError, IndexError, ValueError, NotImplementedError, TypeError):
                 continue
             case["steps"], values, wide = steps, after, exact
