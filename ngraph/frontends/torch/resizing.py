@@ -18,6 +18,7 @@ from ngraph.frontends.torch.layers import pullback
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import ExprLike
+from ngraph.ops import elementwise as e
 from ngraph.ops.resampling import order_of_passes, rows_read
 
 LINEAR, CUBIC, NEAREST = ([name for name in private.UPSAMPLING if kind in name] for kind in ("linear", "cubic", "nearest"))
@@ -33,7 +34,7 @@ def _translated(names: Sequence[str], function: Callable[..., Tensor]) -> None:
 
     @translates(*(f"aten.{name}" for name in names))
     def resize(n: TorchNode, x: Tensor, size: Lengths, *how: Any) -> Tensor:
-        return n.give(function(n, n.of(x, kinds.wide(n.dtype)), size, *how))
+        return n.give(function(n, n.of(x, dtypes.float32 if n.dtype.is_integer else kinds.wide(n.dtype)), size, *how))
 
     @translates(*(f"aten.{name}_backward" for name in names))
     def resize_backward(n: TorchNode, dy: Tensor, size: Lengths, shape: Lengths, *how: Any) -> Tensor:
@@ -63,17 +64,25 @@ def _repeated(n: TorchNode, x: Tensor, size: Lengths, *scales: float | None) -> 
     return _resized(n, x, size, [float(k) for k in times], Resizing("nearest", "asymmetric", "floor"))
 
 
+def _in_16_bits(weights: Any) -> Any:
+    """Returns weights as multiples of the smallest power of 2 of which 16 bits count the largest one, as PyTorch has them for pixels."""
+    bits = min(22, int(np.floor(np.log2((2**15 - 0.5) / np.max(weights)))))
+    return np.trunc(weights * 2.0**bits + np.copysign(0.5, weights)) / 2.0**bits
+
+
 def _smoothed(kind: str, n: TorchNode, x: Tensor, size: Lengths, corners: bool, *scales: float | None) -> Tensor:
-    """Returns the tensor by kernels that grow where it becomes smaller."""
+    """Returns the tensor by kernels that grow where it becomes smaller. Pixels of uint8 are rounded after each pass, the last dim first."""
     old = x.shape[-len(size) :]
     if not all(isinstance(k, int) and k for k in (*old, *size)):
         raise n.lack("antialias of lengths that come with calls")
     ratios = [many / was for many, was in zip(n.g.numbers(size), n.g.numbers(old), strict=True)]
     if any(s is not None and s != ratio for s, ratio in zip(scales, ratios, strict=False)):
         raise n.lack("antialias by a scale that is not the ratio of the lengths")
-    for k in order_of_passes(ratios):
-        rows = rows_read(n.g.number(old[k]), n.g.number(size[k]), kind, corners, True)
-        x = mixed(n.g, x, x.rank - len(size) + k, *rows)
+    pixels = n.dtype.is_integer
+    for k in reversed(range(len(ratios))) if pixels else order_of_passes(ratios):
+        near, weights = rows_read(n.g.number(old[k]), n.g.number(size[k]), kind, corners, True)
+        x = mixed(n.g, x, x.rank - len(size) + k, near, _in_16_bits(weights) if pixels else weights)
+        x = Tensor(e.maximum(e.minimum(e.floor(x.op + 0.5), 255.0), 0.0), x.dims) if pixels else x
     return x
 
 

@@ -85,6 +85,14 @@ def test_pictures_of_integers_are_eagers():
         torch.testing.assert_close(function(x), F.interpolate(x, scale_factor=2, mode=mode), rtol=0, atol=1)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(7, 9), (3, 4), (2, 13)])
+def test_smoothed_pictures_of_integers_are_eagers_to_the_bit(mode, size):
+    x = torch.randint(0, 256, (2, 3, 5, 6), dtype=torch.uint8)
+    function = compiled(lambda x: F.interpolate(x, size=size, mode=mode, antialias=True))
+    assert torch.equal(function(x), F.interpolate(x, size=size, mode=mode, antialias=True))
+
+
 def test_pytorchs_own_rules_are_as_they_were():
     key = torch._C.DispatchKey.Autograd
     rules = resizing.rules()
