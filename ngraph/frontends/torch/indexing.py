@@ -21,6 +21,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter as scatter_op
+from ngraph.ops.rearrange import broadcast
 
 COMBINE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "max", "amin": "min"}
 OF_BOOLS = {"add": "max", "multiply": "min"}  # PyTorch adds bools as `or` and multiplies them as `and`
@@ -179,7 +180,9 @@ def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values:
 @translates("aten.nonzero")
 def nonzero(n: TorchNode, a: Tensor) -> Tensor:
     if not a.rank:
-        raise n.lack("a tensor without dims")
+        places, axis = indexing.positions(n.g, n.g.reshape(a, [1]))
+        none = n.g.fresh(0)
+        return Tensor(broadcast(e.cast(places[0], dtypes.int64), (axis, none)), [axis, none])
     found, axis = indexing.positions(n.g, a)
     return joined(n.g, [Tensor(e.cast(f, dtypes.int64), [axis, None]) for f in found], 1)
 
@@ -282,6 +285,44 @@ def unique_consecutive(x: torch.Tensor, return_inverse: bool = False, return_cou
     flat = x.reshape(-1)
     starts, _, inverse, counts = distinct(flat, return_inverse, return_counts)
     return flat[starts], inverse.view(x.shape) if return_inverse else inverse, counts
+
+
+def number_in(x: torch.Tensor) -> Any:
+    """Returns the length that a tensor of one element holds; None where Dynamo takes no such lengths into its graphs."""
+    try:
+        found = x.item()
+    except private.DataDependentOutputException:
+        return None
+    torch._check(found >= 0)
+    return found
+
+
+def repeat_interleave(repeats: torch.Tensor, *, output_size: Any = None) -> Any:
+    """Returns each place as often as `repeats` says there."""
+    if private.surely(repeats.shape[0] == 0):
+        return NotImplemented
+    checked = torch.ops.ngraph.checked(repeats, repeats < 0, "repeats are below 0", "repeats.clamp(min=0)")
+    ends = checked.cumsum(0)
+    total = number_in(ends[-1]) if output_size is None else output_size
+    if total is None:
+        return NotImplemented
+    if output_size is not None:
+        what, fix = "output_size is not the sum of the repeats", "output_size=int(repeats.sum())"
+        ends = torch.ops.ngraph.checked(ends, ends[-1] != output_size, what, fix)
+    return torch.searchsorted(ends, torch.arange(total, device=repeats.device), right=True).to(repeats.dtype)
+
+
+def bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> Any:
+    """Returns how often each number from 0 on is there, or the sum of the weights that stand at it."""
+    if private.surely(x.shape[0] == 0):
+        return NotImplemented
+    x = torch.ops.ngraph.checked(x, x < 0, "a number below 0 is counted by bincount", "x.clamp(min=0)").to(torch.int64)
+    count = number_in((x.amax() + 1).clamp(min=minlength))
+    if count is None:
+        return NotImplemented
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype is torch.float32 else torch.float64
+    ones = torch.ones_like(x) if weights is None else weights.to(dtype)
+    return torch.zeros(count, dtype=dtype, device=x.device).index_add(0, x, ones)
 
 
 def embedding_renorm(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
@@ -404,6 +445,8 @@ def rules() -> dict[Any, Any]:
         aten.nonzero_static.default: nonzero_static,
         aten._unique2.default: unique,
         aten.unique_consecutive.default: unique_consecutive,
+        aten.repeat_interleave.Tensor: repeat_interleave,
+        aten.bincount.default: bincount,
         aten.masked_scatter_backward.default: masked_scatter_backward,
         aten.embedding_renorm.default: embedding_renorm,
         **bags(),

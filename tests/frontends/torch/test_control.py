@@ -277,6 +277,7 @@ def test_whole_numbers_divided_by_zero_in_bodies_are_the_error_of_eager(function
 
 BY_VALUE = {
     "nonzero": lambda x: (torch.nonzero(x > 0), torch.nonzero(x > 0) * 2 + 1),
+    "nonzero of one element": lambda x: torch.nonzero(x[0, 0] > 0),
     "nonzero as a tuple": lambda x: torch.nonzero(x > 0, as_tuple=True)[1] + 1,
     "masked_select": lambda x: torch.masked_select(x, x > 0) * 2,
     "mask": lambda x: x[x > 0].exp(),
@@ -287,6 +288,9 @@ BY_VALUE = {
     "of each run of what is unique one": lambda x: torch.unique_consecutive(torch.unique(x.round()).abs(), return_counts=True),
     "of each run one": lambda x: torch.unique_consecutive(x.flatten().round(), return_inverse=True, return_counts=True),
     "of each run of rows one": lambda x: torch.unique_consecutive((x > 1.0).int(), return_inverse=True, return_counts=True, dim=0),
+    "repeats": lambda x: x.repeat_interleave((x[:, 0] * 3).abs().long(), 0).exp(),
+    "repeats of a sum that is given": lambda x: torch.repeat_interleave(x.flatten(), (x > -9).flatten().int() * 2, output_size=40),
+    "counts": lambda x: (torch.bincount((x * 3).abs().long().flatten()) * 2, torch.bincount(x[0].abs().int(), x[1], minlength=9)),
     "the first places": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-3),
     "item": lambda x: x * x.sum().item() + (x > 0).sum().item(),
     "range": lambda x: torch.arange((x > 0).sum().item()) * 2.0,
@@ -364,6 +368,23 @@ def test_values_that_are_not_as_many_as_the_places_of_a_mask_are_an_error():
     for k in (2, 4):
         with pytest.raises(Exception, match=r"not as many as the true places of its mask(?s:.*)mask\.sum\(\)"):
             compiled(x, m, torch.arange(float(k)))
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "said"),
+    [
+        (lambda r: torch.repeat_interleave(r, output_size=4), [3, 2], "output_size is not the sum of the repeats"),
+        (lambda r: torch.repeat_interleave(r, output_size=4), [5, -1], "repeats are below 0"),
+        (torch.bincount, [2, -1], "a number below 0 is counted by bincount"),
+    ],
+)
+def test_counts_that_eager_refuses_are_an_error(function, wrong, said):
+    compiled = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "error"})
+    torch.testing.assert_close(compiled(torch.tensor([3, 1])), function(torch.tensor([3, 1])))
+    with pytest.raises(RuntimeError):
+        function(torch.tensor(wrong))
+    with pytest.raises(Exception, match=said):
+        compiled(torch.tensor(wrong))
 
 
 def test_a_mask_beside_another_index_is_put_by_torch():
