@@ -188,6 +188,7 @@ class Packer:
         self.copies: dict[Any, tuple[Buffer, Kernel]] = {}
         self.ways: dict[Any, set[AxisId]] = {}  # axes along which vectors lie, by constant operand, over all of its readers
         self.spreads: dict[Buffer, Buffer] = {}
+        self.found: dict[Any, tuple[Stage, Product | None]] = {}  # by the loops of a kernel, a stage and its sum; entries keep stages alive
 
     def size(self, axes: Iterable[AxisId]) -> int:
         return math.prod([self.length(a) or 0 for a in axes])
@@ -216,7 +217,14 @@ class Packer:
 
     def products(self, kernel: Kernel, stage: Stage) -> list[Product]:
         """Returns the products that a stage sums."""
-        return [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]
+        return [p for k in range(len(stage.combine)) if (p := self.product(kernel, stage, k))]
+
+    def product(self, kernel: Kernel, stage: Stage, k: int) -> Product | None:
+        """Returns the product that an accumulator of a stage sums, if it sums one."""
+        key = kernel.loops, id(stage), k
+        if key not in self.found:
+            self.found[key] = stage, product_of(kernel, stage, stage.combine[k], self.length, self.machine)
+        return self.found[key][1]
 
     def kernel(self, kernel: Kernel) -> list[PlanStep]:
         """Returns the copies that a kernel needs before it, and the kernel."""
@@ -226,7 +234,7 @@ class Packer:
         for stage in kernel.stages:
             for k in range(len(stage.combine)):
                 for side in (0, 1):
-                    p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
+                    p = self.product(kernel, stage, k)
                     if p is None:
                         continue
                     deep = self.deep(stage, p)

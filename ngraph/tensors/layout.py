@@ -185,7 +185,7 @@ def _order(graph: GraphEditor, machine: Cpu) -> None:
             prefer(n, n.axes[-1] if n.axes else None, n.size)
             fixed.add(n)
         for r in n.reads:
-            if n.result and n.kind == "elem" and n.axes:
+            if n.result and n.op == "copy" and n.axes:
                 prefer(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == n.axes[-1]), None), n.size)
             if n.kind in ("routine", "part"):
                 fixed.add(r.source)

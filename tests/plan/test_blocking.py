@@ -42,8 +42,10 @@ def gradients(o, b, t, n, known=(True, True), kind="both"):
     w, c = ng.placeholder([O, B]), ng.placeholder([O])
     step = ng.axes_with_order(ng.contract(dz, x, over=[T, N]), [O, B])
     results = [w - 0.5 * step]
+    if kind != "weights":
+        results += [c - ng.sum(dz, reduction_axes=[T, N])]
     if kind in ("both", "crossed"):
-        results += [c - ng.sum(dz, reduction_axes=[T, N]), ng.axes_with_order(step * step + 1.0, [B, O])]
+        results += [ng.axes_with_order(step * step + 1.0, [B, O])]
     draw = np.random.default_rng(o + 7 * b + t)
     arrays_ = [
         draw.integers(-4, 5, [len(a) if a.length is not None else {"T": t, "N": n}[a.name] for a in p.axes]).astype("f")
@@ -52,8 +54,10 @@ def gradients(o, b, t, n, known=(True, True), kind="both"):
     z, y = arrays_[0].astype(float), arrays_[1].astype(float)
     total = np.einsum("tno,ntb->ob" if kind == "crossed" else "tno,tnb->ob", z, y)
     wanted = [arrays_[2] - 0.5 * total]
+    if kind != "weights":
+        wanted += [arrays_[3] - z.sum((0, 1))]
     if kind in ("both", "crossed"):
-        wanted += [arrays_[3] - z.sum((0, 1)), total.T**2 + 1]
+        wanted += [total.T**2 + 1]
     return results, [dz, x, w, c], arrays_, wanted
 
 
@@ -114,7 +118,7 @@ def test_operands_of_two_sums_are_copied_once():
     st.integers(1, 40),
     st.integers(1, 20),
     st.integers(1, 9),
-    st.sampled_from(["weights", "both", "crossed"]),
+    st.sampled_from(["weights", "bias", "both", "crossed"]),
     st.tuples(st.booleans(), st.booleans()),
     st.sampled_from([SMALL, replace(SMALL, cores=8)]),
 )
@@ -134,7 +138,7 @@ def test_random_sums_in_blocks_are_exact(short, o, b, t, n, kind, known, machine
 def test_small_sums_reach_the_serial_loop(short):
     """The random sums above are in blocks, for some of their sizes."""
     for known in ((True, True), (False, False)):
-        results, holes, *_ = gradients(36, 33, 17, 9, known)
+        results, holes, *_ = gradients(36, 33, 17, 9, known, "bias")
         assert serial(plan(lower(results, holes).program, machine=SMALL))
 
 
