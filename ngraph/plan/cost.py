@@ -765,14 +765,17 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
 
 
 def _scattered(g: FusionGroup) -> int:
-    """Returns the elements that are stored one by one: vectors lie along one axis, and some results have another one as their last."""
-    along: dict[AxisId, int] = {}
-    lasts = [(n, next((a for a in reversed(n.axes) if g.length(a) > 1), None)) for n in g.results if n.kind == "elem"]
-    for n, last in lasts:
+    """Returns the elements that are stored one by one.
+
+    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie.
+    """
+    spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
+    for n in g.results:
+        last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
         if last is not None:
+            along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
-    best = max(along, key=along.__getitem__) if len(along) > 1 else None
-    return sum([n.size for n, last in lasts if last != best and best in n.axes])
+    return sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
 
 
 def _alone(work: float, size: int) -> bool:
