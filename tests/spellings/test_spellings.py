@@ -45,8 +45,14 @@ MORE = """
     xlog1py xlogy zero_grad Tensor Parameter Module Linear Conv2d Sequential DataLoader Adam GradientTape convert_to_tensor lax tree_map
     make_jaxpr device eval_shape associative_scan custom_vjp
 """.split()
+STACK = """
+    Backend Session Symbol batch_matmul block_grad broadcast_add broadcast_distributed broadcast_like broadcast_mul convert
+    convolution_backprop_data dense depth_to_space dequantize deserialize elemwise_add elemwise_sub expand_like gemm
+    global_avg_pool2d greater_eq group gru_cell initialize_all_variables less_eq parameter product quantize replace_slice reverse
+    scatter_nd_add serialize shape_of slice space_to_depth train upsampling
+""".split()  # nGraph of 2019, NNVM and TinyFlow
 JAX = "grad value_and_grad jit vmap pmap hessian jacobian jacfwd jacrev jvp vjp scan cond while_loop fori_loop switch stop_gradient".split()
-NAMES = sorted({*NUMPY, *TORCH, *JAX, *MORE})
+NAMES = sorted({*NUMPY, *TORCH, *JAX, *MORE, *STACK})
 
 
 def test_there_are_enough():
@@ -229,6 +235,26 @@ def test_an_expression_that_an_error_gives_is_that_function(name):
     want = OF_ONE[name](a) if name in OF_ONE else OF_TWO[name](a, b)
     assert np.shape(got) == tuple(want.shape)
     np.testing.assert_allclose(np.asarray(got, float), want, rtol=1e-4 if name == "selu" else 1e-9, atol=1e-9)
+
+
+def test_blocks_are_put_behind_and_before_channels_as_onnx_does():
+    array = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
+    x = ng.placeholder("N=2 C=8 H=4 W=6")
+    values = {
+        "space_to_depth": array.reshape(2, 8, 2, 2, 3, 2).transpose(0, 3, 5, 1, 2, 4).reshape(2, 32, 2, 3),
+        "depth_to_space": array.reshape(2, 2, 2, 2, 4, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 2, 8, 12),
+    }
+    for name, want in values.items():
+        np.testing.assert_array_equal(ng.function(eval(foreign_names.OF_NGRAPH[name], {"ng": ng, "x": x}), x)(array), want)
+
+
+def test_quantized_values_are_rounded_to_even_and_bounded():
+    x, q = ng.placeholder("N=6"), ng.placeholder("N=6", dtype="int8")
+    given, kept = np.array([0.25, 0.75, -0.25, -1, 100, -100], np.float32), np.array([3, 5, 3, 1, 127, -128], np.int8)
+    names = {"ng": ng, "scale": 0.5, "zero_point": 3}
+    got = ng.function(eval(foreign_names.OF_NGRAPH["quantize"], {**names, "x": x}), x)(given)
+    assert got.dtype == np.int8 and got.tolist() == kept.tolist()
+    assert ng.function(eval(foreign_names.OF_NGRAPH["dequantize"], {**names, "x": q}), q)(kept).tolist() == [0, 1, 0, -1, 62, -65.5]
 
 
 def test_linear_algebra_says_its_names_and_arguments():
