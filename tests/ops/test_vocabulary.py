@@ -1076,6 +1076,7 @@ def test_graphs_go_through_bytes_under_the_names_of_2017(only):
     with ngt.make_transformer() as t:
         got = t.computation([total, slope], *total.placeholders())([1, 2, 3])
     assert got[0] == 8 and got[1].tolist() == [0, 1, 2]
+    assert serde.serialize_graph(y, only) == serde.serialize_graph([y], only)
 
 
 # ---- testing ----------------------------------------------------------------------------------------------------------

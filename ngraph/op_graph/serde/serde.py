@@ -16,12 +16,12 @@ from ngraph.op_graph.text import dumps, loads
 __all__ = ["deserialize_graph", "serialize_graph"]
 
 
-def serialize_graph(ops: Iterable[Op], only_return_handle_ops: bool = False) -> bytes:
+def serialize_graph(ops: Op | Iterable[Op], only_return_handle_ops: bool = False) -> bytes:
     """Returns the graph of all that `ops` depend on, arrays included.
 
     only_return_handle_ops: `deserialize_graph` gives `ops` alone; otherwise all ops of the graph, each after those that it depends on.
     """
-    handles = list(ops)
+    handles = [ops] if isinstance(ops, Op) else list(ops)
     return dumps(handles if only_return_handle_ops else ordered(handles)).encode()
 
 
