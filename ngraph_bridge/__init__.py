@@ -8,8 +8,6 @@
 `ng.tensorflow.bridge` has the same functions, and enables nothing by itself. Source: ngraph-bridge 0.18.1, Apache 2.0.
 """
 
-import tensorflow as _tensorflow
-
 import ngraph as _ngraph
 from ngraph.bridge import (
     disable,
@@ -27,6 +25,9 @@ from ngraph.bridge import (
     start_logging_placement,
     stop_logging_placement,
 )
+
+# isort: split
+import tensorflow as _tensorflow  # behind ngraph.bridge, which says what to install where it is missing
 
 __all__ = [
     "backends_len",

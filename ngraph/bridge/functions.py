@@ -27,7 +27,7 @@ from ngraph.bridge.hoisting import hoisted
 from ngraph.bridge.marking import BRANCHES, Marks, counted, mark
 from ngraph.bridge.running import RunningCluster, compute, running
 from ngraph.bridge.variables import forwarded, with_shapes
-from ngraph.errors import NgraphError, UnsupportedError, nearest
+from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, UnsupportedError, nearest
 from ngraph.frontends.tensorflow import table
 from ngraph.transformers.base import transformer_choices
 
@@ -187,9 +187,8 @@ def keeps_all() -> bool:
 
 def phases(function: TypedFunction, failed: Mapping[str, str] | None = None, least: int = LEAST_NODES) -> tuple[Marks, Clustering]:
     """Returns a function's marks and clusters, with the settings and environment as they are."""
-    disabled = settings.disabled | {op for op in os.environ.get("NGRAPH_TF_DISABLED_OPS", "").split(",") if op}
-    least = int(os.environ.get("NGRAPH_TF_MIN_NONTRIVIAL_NODES", least))
-    marks = mark(function, disabled, failed)
+    disabled, least = of_environment(least)
+    marks = mark(function, settings.disabled | disabled, failed)
     pictures.dump("marked", function, marks)
     dropped: list[tuple[str, list[str]]] = []
     while True:
@@ -203,6 +202,19 @@ def phases(function: TypedFunction, failed: Mapping[str, str] | None = None, lea
     clustering.dropped = dropped
     pictures.dump("declustered", function, marks, clustering.of)
     return marks, clustering
+
+
+def of_environment(least: int = LEAST_NODES) -> tuple[frozenset[str], int]:
+    """Returns the ops that the environment disables, and its least number of nodes in a cluster; `least` where it says none.
+
+    Raises UnsupportedError for unknown ops, ArgumentError for what is no number.
+    """
+    said = os.environ.get("NGRAPH_TF_MIN_NONTRIVIAL_NODES", "").strip()
+    if said and not said.isdecimal():
+        raise ArgumentError(
+            f"NGRAPH_TF_MIN_NONTRIVIAL_NODES is {said!r}, which is no number of nodes", fix=f"set it to {LEAST_NODES}, or unset it"
+        )
+    return op_names(os.environ.get("NGRAPH_TF_DISABLED_OPS", ""), "NGRAPH_TF_DISABLED_OPS: "), int(said or least)
 
 
 # ---- where TensorFlow calls functions --------------------------------------------------------------------------------------
@@ -312,8 +324,15 @@ def install() -> None:
 
 
 def enable() -> None:
-    """Puts into ngraph what it can run of each function that TensorFlow calls from now on."""
+    """Puts into ngraph what it can run of each function that TensorFlow calls from now on.
+
+    Raises UnsupportedError for a version of TensorFlow, a backend or ops of the environment that there are not, ArgumentError for what else
+    is wrong in it.
+    """
     install()
+    of_environment()
+    if not is_supported_backend(get_backend()):
+        raise _unavailable(get_backend(), "NGRAPH_TF_BACKEND: ")
     settings.enabled = True
 
 
@@ -335,10 +354,15 @@ def list_backends() -> list[str]:
 def set_backend(name: str) -> None:
     """Sets what runs clusters. Raises UnsupportedError for an unknown name."""
     if not is_supported_backend(name):
-        near = nearest(name.upper(), list_backends())
-        raise UnsupportedError(f"Backend {name} unavailable.", fix=f"write {near!r}" if near else f"there are {', '.join(list_backends())}")
+        raise _unavailable(name)
     settings.backend = name.upper()
     settings.version += 1
+
+
+def _unavailable(name: object, where: str = "") -> UnsupportedError:
+    near = nearest(str(name).upper(), list_backends())
+    fix = f"write {near!r}" if near else f"there are {', '.join(list_backends())}"
+    return UnsupportedError(f"{where}Backend {name} unavailable.", fix=fix)
 
 
 def get_backend() -> str:
@@ -348,19 +372,25 @@ def get_backend() -> str:
 
 def is_supported_backend(name: str) -> bool:
     """Returns whether `set_backend` takes a name."""
-    return name.upper() in list_backends()
+    return isinstance(name, str) and name.upper() in list_backends()
+
+
+def op_names(ops: str, where: str = "") -> frozenset[str]:
+    """Returns the ops of a text that has commas between their names. Raises UnsupportedError for ops that are never ours."""
+    if not isinstance(ops, str):
+        raise ArgumentTypeError(f"ops are named by a text, not by {type(ops).__name__}", fix="put commas between them: 'Tanh,Relu'")
+    names = frozenset(op.strip() for op in ops.split(",")) - {""}
+    unknown = min(names - table.TABLE.keys(), default="")
+    if unknown:
+        near = nearest(unknown, table.TABLE)
+        fix = f"write {near!r}" if near else "`ngraph ops --tensorflow` lists them"
+        raise UnsupportedError(f"{where}{unknown} is not an op of ours", fix=fix)
+    return names
 
 
 def set_disabled_ops(ops: str) -> None:
     """Leaves ops to TensorFlow: their names, with commas between them. Raises UnsupportedError for ops that are never ours."""
-    names = [op.strip() for op in ops.split(",") if op.strip()]
-    unknown = [op for op in names if op not in table.TABLE]
-    if unknown:
-        near = nearest(unknown[0], table.TABLE)
-        raise UnsupportedError(
-            f"{unknown[0]} is not an op of ours", fix=f"write {near!r}" if near else "`ngraph ops --tensorflow` lists them"
-        )
-    settings.disabled = frozenset(names)
+    settings.disabled = op_names(ops)
     settings.version += 1
 
 

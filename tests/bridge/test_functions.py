@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ngraph as ng
-from ngraph.errors import NgraphError, NgraphWarning, UnsupportedError
+from ngraph.errors import ArgumentTypeError, NgraphError, NgraphWarning, UnsupportedError
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
 
@@ -413,6 +413,40 @@ def test_the_functions_of_2019(bridge, every_cluster, capsys):
     ngraph_bridge.set_backend("NUMPY")
     same(f, normal(3), bridge=bridge)
     assert clusters(bridge)[0]["calls"] == 1
+
+
+def test_settings_of_a_wrong_kind_are_refused(bridge):
+    assert not bridge.is_supported_backend(None)
+    with pytest.raises(UnsupportedError, match="Backend None unavailable"):
+        bridge.set_backend(None)
+    for wrong in (["Tanh"], None):
+        with pytest.raises(ArgumentTypeError, match="'Tanh,Relu'"):
+            bridge.set_disabled_ops(wrong)
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("NGRAPH_TF_DISABLED_OPS", "Tahn", "NGRAPH_TF_DISABLED_OPS: Tahn is not an op of ours"),
+        ("NGRAPH_TF_MIN_NONTRIVIAL_NODES", "two", "NGRAPH_TF_MIN_NONTRIVIAL_NODES is 'two'"),
+        ("NGRAPH_TF_BACKEND", "nope", "NGRAPH_TF_BACKEND: Backend NOPE unavailable"),
+    ],
+)
+def test_a_wrong_variable_of_the_environment_is_refused(bridge, monkeypatch, name, value, said):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(NgraphError, match=said):
+        bridge.enable()
+
+
+def test_the_environment_disables_ops_with_blanks_between_them(bridge, every_cluster, monkeypatch):
+    @tf.function
+    def f(x):
+        return tf.tanh(tf.exp(x) * 2.0) + tf.nn.relu(x)
+
+    monkeypatch.setenv("NGRAPH_TF_DISABLED_OPS", "Relu, Tanh")
+    bridge.enable()
+    f(normal(3))
+    assert bridge.report().unsupported == {"Relu": 1, "Tanh": 1}
 
 
 def test_the_report_and_views_of_phases(bridge, every_cluster, tmp_path, monkeypatch):

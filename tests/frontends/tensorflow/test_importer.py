@@ -1,5 +1,8 @@
 """The importer of 2016 to 2019: handles of nodes, those with effects, restoring, ops by position, arithmetic of windows."""
 
+import importlib.util
+import sys
+
 import numpy as np
 import pytest
 from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
@@ -184,3 +187,13 @@ def test_windows_are_tensorflows():
         common_conv2d_pool_output_shape([2, 9, 8, 3], [3, 3, 4, 5], [1, 1, 1, 1], "SAME")
     (x,) = squeeze_axes([ng.placeholder(make_pos_axes((3, 1, 2)))])
     assert x.axes.lengths == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["ngraph_bridge", "ngraph.bridge"])
+def test_the_bridge_says_what_to_install_where_tensorflow_is_missing(monkeypatch, name):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *of: None if name == "tensorflow" else there(name, *of))
+    for module in ("ngraph_bridge", "ngraph.bridge"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(UnsupportedError, match="pip install tensorflow-cpu"):
+        importlib.import_module(name)
