@@ -124,22 +124,22 @@ class Registry:
         return made
 
     def fill(self, name: str, level: int = 0, where: str = "", **facts: Any) -> None:
-        """Notes facts about `name`, by column. Raises RegistryError for a second value of one level, or one of another type."""
+        """Notes facts about `name`, all or none. Raises RegistryError for a second value of one level, or one of another type."""
         where = where or caller()
-        for column, value in facts.items():
-            said = self._facts.get((column, name), [])
-            fact, declared = Fact(column, name, value, level, where), self.columns.get(column)
-            same = next((f for f in said if f.level == level), None)
-            if same is not None:
-                raise RegistryError(
-                    f"{column} of {self.name} {name} is {same.value!r} at {same.where} and {value!r} at {where}; "
-                    f"one of them goes, or takes another level"
-                )
-            if declared is not None:
-                _fits(declared, fact)
-            said = self._facts[column, name] = sorted([*said, fact], key=lambda f: -f.level)
-            if declared is not None:
-                declared[name] = said[0].value
+        new = [Fact(column, name, value, level, where) for column, value in facts.items()]
+        for fact in new:
+            for same in self._facts.get((fact.column, name), []):
+                if same.level == level:
+                    raise RegistryError(
+                        f"{fact.column} of {self.name} {name} is {same.value!r} at {same.where} and {fact.value!r} at {where}; "
+                        f"one of them goes, or takes another level"
+                    )
+            if fact.column in self.columns:
+                _fits(self.columns[fact.column], fact)
+        for fact in new:
+            said = self._facts[fact.column, name] = sorted([*self._facts.get((fact.column, name), []), fact], key=lambda f: -f.level)
+            if fact.column in self.columns:
+                self.columns[fact.column][name] = said[0].value
         self.version += 1
 
     def take_back(self, name: str, column: str, level: int = 0) -> None:

@@ -26,6 +26,16 @@ def test_a_fact_may_come_before_its_column_and_what_it_is_about(ops):
     assert (cost["exp"], cost["log"], cost["abs"]) == (9, 12, 1) and "abs" not in cost and ops.undeclared() == {}
 
 
+def test_facts_that_are_filled_in_together_are_noted_all_or_none(ops):
+    cost, kind = ops.column("cost", int, 1, "instructions"), ops.column("kind", str, "", "what it is")
+    version = ops.version
+    with pytest.raises(RegistryError, match="kind of op exp is 3"):
+        ops.fill("exp", cost=9, kind=3)
+    assert (cost["exp"], ops.facts("exp"), ops.version) == (1, {}, version)
+    ops.fill("exp", cost=9, kind="scalar")
+    assert (cost["exp"], kind["exp"]) == (9, "scalar")
+
+
 def test_the_highest_level_holds_in_any_order(ops):
     ops.fill("exp", level=2, cost=3)
     cost = ops.column("cost", int, 1, "instructions")
