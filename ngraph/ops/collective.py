@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import ArgumentError, AxisError, DTypeError
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis, as_axis
 from ngraph.op_graph.dtypes import computes
@@ -141,6 +141,8 @@ broadcast_from_record: OpDef = op(
 def all_reduce(x: Any, kind: str = "add", group: str = "") -> Op:
     """Returns the sum (`add`), maximum (`max`) or minimum (`min`) of `x` over the processes. Raises DTypeError for sums of bool.
 
+    The package's transformers run in one process each, also under `mpirun`: nothing is exchanged.
+
     >>> ng.all_reduce(ng.placeholder("N=2 H=3 W=4"), "add").axes
     Axes(N=2, H=3, W=4)
     """
@@ -149,6 +151,8 @@ def all_reduce(x: Any, kind: str = "add", group: str = "") -> Op:
 
 def all_gather(x: Any, axis: Axis | str, out: Axis | str | None = None, group: str = "") -> Op:
     """Returns the processes' parts along `axis`, concatenated along `out` (by default `axis`). Raises AxisError.
+
+    The package's transformers run in one process each, also under `mpirun`: nothing is exchanged.
 
     >>> ng.all_gather(ng.placeholder("N=2 H=3 W=4"), "H").axes
     Axes(N=2, H=3, W=4)
@@ -161,6 +165,8 @@ def all_gather(x: Any, axis: Axis | str, out: Axis | str | None = None, group: s
 def reduce_scatter(x: Any, axis: Axis | str, out: Axis | str | None = None, kind: str = "add", group: str = "") -> Op:
     """Returns this process' part of `all_reduce`: `axis` shortened to `out` (by default `axis`). Raises AxisError, DTypeError.
 
+    The package's transformers run in one process each, also under `mpirun`: nothing is exchanged.
+
     >>> ng.reduce_scatter(ng.placeholder("N=2 H=3 W=4"), "H").axes
     Axes(N=2, H=3, W=4)
     """
@@ -170,9 +176,13 @@ def reduce_scatter(x: Any, axis: Axis | str, out: Axis | str | None = None, kind
 
 
 def broadcast_from(x: Any, root: int = 0, group: str = "") -> Op:
-    """Returns `x` of process `root` on every process. The derivative is summed over all, since afterwards `x` is one value.
+    """Returns `x` of process `root` on every process; its derivative is the sum over all. Raises ArgumentError for a negative root.
+
+    The package's transformers run in one process each, also under `mpirun`: nothing is exchanged.
 
     >>> ng.broadcast_from(ng.placeholder("N=2 H=3 W=4"), root=0).axes
     Axes(N=2, H=3, W=4)
     """
+    if root < 0:
+        raise ArgumentError(f"broadcast_from takes the number of a process as root, not {root}", fix="count from 0: root=0")
     return broadcast_from_record.build(as_op(x), root=int(root), group=group)

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import AxisError, DTypeError, UnsupportedError
+from ngraph.errors import ArgumentError, AxisError, DTypeError, UnsupportedError
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower
 from ngraph.rewrite.runner import run
@@ -68,3 +68,8 @@ def test_what_is_wrong():
         ng.all_reduce(ng.placeholder([H], dtype="bool"))
     with pytest.raises(ValueError, match="none of add, max, min"):
         ng.all_reduce(ng.placeholder([H]), "multiply")
+
+
+def test_a_root_is_the_number_of_a_process():
+    with pytest.raises(ArgumentError, match="fix: count from 0: root=0"):
+        ng.broadcast_from(ng.placeholder([H]), root=-1)
