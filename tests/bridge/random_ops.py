@@ -1142,6 +1142,17 @@ def crop(d):
     return [x, _boxes(d, many), d.indices([many], batch, "int32"), known(d.shape(2, high=5), "int32")], attrs
 
 
+@case("ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
+def transformation(d):
+    batch, way = int(d.r.integers(1, 4)), d.one(["NEAREST", "BILINEAR"])
+    kinds = ["float32", "float64", "float16", "uint8", "int32"]  # between pixels, whole numbers are cut off just below or above one
+    x = d.array(d.one(kinds if way == "NEAREST" else kinds[:2]), [batch, *d.shape(3, high=7)])
+    moves = np.array([1, 0, 0, 0, 1, 0, 0, 0]) + d.r.normal(0, [0.3, 0.3, 2, 0.3, 0.3, 2, 0.02, 0.02], [d.one([1, batch]), 8])
+    fill = [np.float32(d.one([0.0, 2.0]))] if d.op.endswith("3") else []
+    modes = ["CONSTANT", "NEAREST", "REFLECT", "WRAP"]
+    return [x, moves.astype("float32"), known(d.shape(2, high=6), "int32"), *fill], {"interpolation": way, "fill_mode": d.one(modes)}
+
+
 @case("NonMaxSuppression", *(f"NonMaxSuppressionV{k}" for k in (2, 3, 4, 5)), "NonMaxSuppressionWithOverlaps")
 def suppression(d):
     many = int(d.r.integers(1, 40))

@@ -33,7 +33,7 @@ from ngraph.ops.rearrange import iota, product
 def crop_and_resize(
     n: Any, x: Tensor, boxes: Tensor, numbers: Value, sizes: Lengths, *, method: str = "bilinear", extrapolation_value: float = 0.0
 ) -> Value:
-    t = by_element.casted(n.g, x, np.float32)
+    t = by_element.casted(n.g, x, dtypes.float32.np)
     return cropped(n.g, t, 1, boxes, numbers, n.g.numbers(sizes), method == "nearest", extrapolation_value, n.takes[0])
 
 
