@@ -372,15 +372,12 @@ class Plan:
 
     @cached_property
     def guesses(self) -> dict[AxisId, int]:
-        """Those of `guess` so far."""
+        """The memo of `guess`."""
         return {}
 
     def guess(self, axis: AxisId) -> int:
         """The length of an axis, at least 1, that costs take where calls bring it."""
-        found = self.guesses.get(axis)
-        if found is None:
-            found = self.guesses[axis] = guessed_length(self.axes, axis, self.guessed_symbols)
-        return found
+        return guessed_length(self.axes, axis, self.guessed_symbols, self.guesses)
 
     def formula(self, axis: AxisId) -> ExprLike:
         """Returns the length of an axis as an expression over lengths that calls bring, and over what buffers hold."""

@@ -202,7 +202,7 @@ class GraphEditor:
     def axis(self, stem: str, length: ExprLike) -> AxisId:
         """Returns an axis of this length that the program lacks, shared with other rewrites where lengths agree."""
         made = free_axis(self.axes, self.made, stem, length)
-        self.guessed[made] = guessed_length(self.axes, made, self.graph.guessed_symbols) if (n := self.known(made)) is None else n
+        self.guessed[made] = guessed_length(self.axes, made, self.graph.guessed_symbols, {}) if (n := self.known(made)) is None else n
         return made
 
     def parameters(self) -> Callable[[Read], bool]:

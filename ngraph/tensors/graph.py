@@ -304,12 +304,10 @@ def guessed_symbols(
     return large | dict.fromkeys(batch_axes(axes, inputs), ASSUMED_BATCH)
 
 
-def guessed_length(
-    axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int], guessed: dict[AxisId, int] | None = None
-) -> int:
+def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int], guessed: dict[AxisId, int]) -> int:
     """The length of an axis that costs take, where those of `guessed_symbols` come with a call; at least 1. `guessed` is a memo."""
     try:
-        return max(_guessed(axes, a, symbols, {} if guessed is None else guessed), 1)
+        return max(_guessed(axes, a, symbols, guessed), 1)
     except ZeroDivisionError:
         return ASSUMED_LENGTH
 

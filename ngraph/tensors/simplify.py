@@ -89,19 +89,18 @@ def drop_result_copies(graph: TensorGraph) -> TensorGraph:
         if s is None:
             continue
         added: dict[AxisId, ExprLike] = {a: 0 for a in n.axes if a not in s.axes}
-
-        def here(r: Read, s: Any = s, added: dict[AxisId, ExprLike] = added) -> Read:
-            return Read(s, {**r.index, **added}, r.predicate, r.pad_value) if r.source is s else r
-
-        others = [u for u in s.users if u is not n]
         s.axes, s.parts = n.axes, tuple([p._replace(place={**p.place, **added}) for p in s.parts])
         derive(s)
-        for u in others:
-            u.reread(here)
+        for u in s.users:
+            if u is not n:
+                u.reread(_reading(s, added))
         e.replaced(n, s)
-        s.users = list(dict.fromkeys([*others, *s.users]))
-    e.again()
     return e.frozen()
+
+
+def _reading(s: TensorNode, added: Mapping[AxisId, ExprLike]) -> Callable[[Read], Read]:
+    """Gives reads of a value indices along the axes that it has got."""
+    return lambda r: Read(s, {**r.index, **added}, r.predicate, r.pad_value) if r.source is s else r
 
 
 def _copied(n: TensorNode, known: Known, users: Users) -> Any:

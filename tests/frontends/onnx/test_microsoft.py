@@ -8,7 +8,7 @@ pytest.importorskip("onnxruntime")
 from onnx import helper as h  # noqa: E402  needs what is looked for above
 from runtimes import FUSED, agree, model  # noqa: E402  needs what is looked for above
 
-import ngraph as ng  # noqa: E402
+import ngraph as ng  # noqa: E402  stands behind what is looked for above
 
 draw = np.random.default_rng(5)
 

@@ -8,7 +8,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import helper as h  # noqa: E402
-from runtimes import agree, model  # noqa: E402
+from runtimes import agree, model  # noqa: E402  needs what is looked for above
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
