@@ -517,7 +517,8 @@ class _Choice:
         self.assumed: dict[AxisId, int] = {}
         self.short = {a: max(1, g.length(a) // ASSUMED_SPREAD) for a in g.widest.space & g.open}
         self.work_items = self.chunks = 1
-        self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
+        joined = [n for n in g.nodes if n.kind == "join" and not n.inline and n not in g.results]
+        self.crossing = [*[n for n in g.kept if n.kind != "join" and not n.result], *joined]
         fed: set[Any] = set()  # operands of sums
         for n in reversed(g.nodes):
             if n.kind == "reduce" or (n in fed and n.kind == "elem"):
@@ -699,10 +700,11 @@ class _Choice:
         return next((k for k in range(each, min(2 * each, n + 1, each + MAX_BLOCK_SIZES)) if n % k == 0), each)
 
     def rows(self, reads: list[Read], axes: list[AxisId]) -> int:
-        """Returns the places along other open axes that share each of these reads, at assumed lengths; 1 where all cores have work."""
+        """Returns the places along other open axes that share each of these reads, halfway to short lengths; 1 if all cores have work."""
         if self.work_items >= PLANNED_CORES:
             return 1
-        return min([math.prod([self.g.length(x) for x in axes if x in self.assumed and x not in r.axes]) for r in reads])
+        halfway = {x: math.isqrt(n * self.g.length(x)) for x, n in self.assumed.items() if x in axes}
+        return min([math.prod([n for x, n in halfway.items() if x not in r.axes]) for r in reads])
 
     def longest(self, n: int, block: int) -> float:
         """Returns the least possible share of the busiest core, for an axis split into such blocks; rounded, to make ties."""

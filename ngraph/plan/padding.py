@@ -10,6 +10,7 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len
+from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
@@ -153,7 +154,7 @@ class Padding:
         for b, some in preferences.items():
             first = next(k for k, stage in enumerate(stages) if any(s.target is b for s in stage.to))
             self.grant(b, max(some.values(), key=lambda w: w.weight))
-            stages[first:first] = [replace(edge, depth=stages[first].depth) for edge in self.edges(b, False).stages]
+            stages[first:first] = [replace(edge, depth=stages[first].depth) for edge in self.edges(b, shared=False).stages]
         return replace(kernel, stages=tuple(stages)) if preferences else kernel
 
     # ---- filling
@@ -169,17 +170,20 @@ class Padding:
             room -= math.prod(shapes[b]) * b.dtype.bits // 8
             if room >= 0 and self.settled:
                 lasts.add(b)
-        first = {b: self.edges(b) for b in buffers if leader[b] not in lasts}
+        waiting = dict.fromkeys(buffers)
+        start: list[Kernel] = []
         steps: list[PlanStep] = []
         for step in self.plan.steps:
-            steps += [first.pop(b) for b in step.targets if b in first]
+            for b in [b for b in step.targets if b in waiting]:
+                del waiting[b]
+                (start if leader[b] in lasts else steps).append(self.edges(b, step.origin))
             steps.append(step)
-        self.plan.start, self.plan.steps = tuple([self.edges(b) for b in buffers if leader[b] in lasts]), tuple(steps)
+        self.plan.start, self.plan.steps = tuple(start), tuple(steps)
 
-    def edges(self, b: Buffer, shared: bool = True) -> Kernel:
+    def edges(self, b: Buffer, origin: tuple[Origin, ...] = (), shared: bool = True) -> Kernel:
         """Returns the kernel that fills a buffer's border: two slabs for each axis, which extend over the borders of earlier axes.
 
-        shared: whether work items share out an axis without a border.
+        origin: that of the step that fills the rest; shared: whether work items share out an axis without a border.
         """
         inside = [a for a in b.axes if shared and a not in b.border and self.length(a) > 1]
         outer = inside[0] if len(inside) > 1 else None
@@ -199,7 +203,7 @@ class Padding:
                     stages.append(Stage(tuple(free), (), (line,), (), (), (store,), 0 if outer is None else 1))
             ring = self.axis(n + (low + high), (*b.axes, *[x for x, _ in whole.values()]))
             whole[a] = (ring, Idx(ring) - low)
-        return Kernel(() if outer is None else ((outer, 1),), tuple(stages), ())
+        return Kernel(() if outer is None else ((outer, 1),), tuple(stages), origin)
 
     def axis(self, length: ExprLike, taken: Iterable[AxisId]) -> AxisId:
         """Returns an axis that the program does not have."""

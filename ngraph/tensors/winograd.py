@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ngraph.op_graph.dtypes import DType
@@ -22,6 +22,7 @@ from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import (
+    ASSUMED_SPREAD,
     MAX_EPILOGUE_STEPS,
     MAX_WINDOW,
     MAX_WINOGRAD_TIME,
@@ -50,7 +51,6 @@ class Along(NamedTuple):
 
     at      the axis of x's source; `tile` the axis of tiles, if there are several; `point` the axis of the points
     results whether tiles consist of results, not of terms
-    many    the number of tiles, guessed where the length is open
     """
 
     at: AxisId
@@ -60,7 +60,6 @@ class Along(NamedTuple):
     m: int
     taps: int
     tiles: ExprLike
-    many: int
     results: bool
     k: int  # its number
 
@@ -72,6 +71,10 @@ class Along(NamedTuple):
     def step(self) -> int:
         """Returns the distance between two tiles."""
         return self.m if self.results else self.taps
+
+    def many(self, lengths: Mapping[AxisId, int]) -> int:
+        """Returns the number of tiles at these lengths."""
+        return -(-lengths[self.out if self.results else self.tap] // self.step)
 
 
 class Sum(NamedTuple):
@@ -135,12 +138,26 @@ def _best(graph: GraphEditor, n: Draft, machine: Cpu) -> Sum | None:
     if len(reads) != 2 or any(r.predicate and r.pad_value != 0 for r in reads):
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
-    best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
-    if best is None:
+    if not every:
         return None
+    guesses = graph.guesses()
+    best = min(every, key=lambda s: _cost(graph, s, machine, guesses))
     pairs = cost_of_pairs(graph, n, machine)  # of bfloat16, beside which the transforms' errors are small
     direct = MAX_WINOGRAD_TIME * PRODUCT_COST * n.size if pairs is None else pairs
-    return best if _cost(graph, best, machine) < direct else None
+    return best if _cost(graph, best, machine, guesses) < direct and _pays_when_short(graph, best, machine) else None
+
+
+def _pays_when_short(graph: GraphEditor, s: Sum, machine: Cpu) -> bool:
+    """Whether the transformed form takes less time in the geometric mean of guessed and of short lengths, where some are open.
+
+    Short calls are assumed to find their operands in the caches.
+    """
+    guesses = graph.guesses()
+    short = {a: n if graph.known(a) is not None else max(1, n // ASSUMED_SPREAD) for a, n in guesses.items()}
+    if short == guesses:
+        return True
+    ways = [(lengths, math.prod([lengths[a] for a in s.node.space])) for lengths in (guesses, short)]
+    return math.prod([_cost(graph, s, machine, at, machine.all_caches_bandwidth) / (PRODUCT_COST * n) for at, n in ways]) < 1
 
 
 def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
@@ -185,24 +202,26 @@ def _cuts(graph: GraphEditor, at: AxisId, out: AxisId, tap: AxisId, sign: int, k
     for points in (6, 4):
         if 2 <= terms <= MAX_WINDOW and many >= MIN_TILED_LENGTH and points - terms + 1 >= 2:
             m = points - terms + 1
-            yield Along(at, out, tap, sign, m, terms, (graph.length(out) + (m - 1)) // m, -(-many // m), True, k)
+            yield Along(at, out, tap, sign, m, terms, (graph.length(out) + (m - 1)) // m, True, k)
         elif 2 <= results <= MAX_WINDOW and terms >= MIN_TILED_LENGTH and sign == 1 and points - results + 1 >= 2:
             taps = points - results + 1
-            yield Along(at, out, tap, sign, results, taps, -(-terms // taps), -(-terms // taps), False, k)
+            yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
 
 
-def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
-    """Returns the cost in vector instructions per lane: products at all points, and transforms."""
+def _cost(graph: GraphEditor, s: Sum, machine: Cpu, lengths: Mapping[AxisId, int], rate: float | None = None) -> float:
+    """Returns the cost in vector instructions per lane at these lengths: products at all points, and transforms.
+
+    rate: the bytes per second of the untiled operand; by default by its size.
+    """
 
     def size(axes: Iterable[AxisId]) -> int:
-        return math.prod([guesses[a] for a in axes])
+        return math.prod([lengths[a] for a in axes])
 
-    guesses = graph.guesses()
     windows = {a for w in s.along for a in (w.out, w.tap)}
     points = math.prod([w.points for w in s.along])
-    tiles = math.prod([w.many for w in s.along])
-    made = math.prod([w.many for w in s.along if w.results])
-    read = math.prod([w.many for w in s.along if not w.results])
+    tiles = math.prod([w.many(lengths) for w in s.along])
+    made = math.prod([w.many(lengths) for w in s.along if w.results])
+    read = math.prod([w.many(lengths) for w in s.along if not w.results])
     products = size([a for a in s.node.space if a not in windows]) * points * tiles
     x = size([a for a in s.x.axes if a not in windows]) * points * tiles
     y = size([a for a in s.y.axes if a not in windows]) * points * read
@@ -210,7 +229,7 @@ def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
     known = _parameters(graph, s.y)
     untiled = y if s.along[0].results else z  # that is large: it is written, which takes a read, and read again
     moved = untiled * s.node.dtype.bits // 8
-    rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
+    rate = rate or (machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth)
     far = (1 if known else 3) * moved / rate * machine.speed * PLANNED_CORES
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
     return max(PRODUCT_COST * products, far) + TRANSFORM_COST * len(s.along) / 2 * (x + z + (0 if known else y)) + turned

@@ -11,7 +11,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError, ProgramError
 from ngraph.op_graph.expr import Len
-from ngraph.plan.kernels import Kernel
+from ngraph.plan.kernels import Kernel, Local
 from ngraph.plan.planner import plan
 from ngraph.plan.text import arrays
 from ngraph.schedule import cpu
@@ -215,3 +215,35 @@ def test_what_does_not_depend_on_an_open_length_is_computed_where_it_is_0():
         for n in (0, 5, 0):
             _, found = f(np.ones((4, n, 4)), np.arange(4.0), np.arange(4.0) + 0.5)
             np.testing.assert_array_equal(found, np.arange(4.0)[:, None] < np.arange(4.0) + 0.5)
+
+
+def test_joined_parts_that_a_work_item_would_hold_whole_are_a_kernel_of_their_own():
+    """A picture that is doubled by a deconvolution, and a bias: with one picture in a call, work items share out its rows."""
+    n, y, x, c, k, r, s = [ng.make_axis(m, name=a) for a, m in zip("NYXCKRS", (None, None, None, 24, 24, 2, 2), strict=True)]
+    given, filters, bias = ng.placeholder([n, c, y, x]), ng.constant(np.ones((24, 24, 2, 2), "f"), [c, k, r, s]), ng.placeholder([k])
+    doubled = ng.deconv(ng.relu(given), filters, {y: r, x: s}, stride=2)
+    found = planned(ng.relu(doubled + bias), given, bias)
+    opened = [a for a in found.axes if found.axes[a] == Len(a)]
+    last = found.kernels[-1]
+    assert all(type(store.target) is not Local for stage in last.stages for store in stage.to)
+    assert items(found, last, dict(zip(opened, (1, 64, 64), strict=True))) >= 4
+
+
+def test_a_convolution_of_few_places_is_transformed_only_if_short_lengths_do_not_lose():
+    """Sums over 960 channels for 60: the transformed weights are twice as many bytes, which a call of a few places does not earn back."""
+
+    def transformed(width):
+        n, x, c, k, r = [ng.make_axis(m, name=a) for a, m in zip("NXCKR", (None, width, 960, 60, 3), strict=True)]
+        given, filters = ng.placeholder([n, x, c]), ng.constant(np.ones((60, 960, 3), "f"), [k, c, r])
+        found = planned(ng.conv(given, filters, {x: r}, padding=1), given)
+        return any(str(a).startswith("point") for a in found.axes)
+
+    assert not transformed(None) and transformed(96)
+
+
+def test_what_fills_a_border_says_whose_value_it_surrounds():
+    n, y, x, c, k, r, s = [ng.make_axis(m, name=a) for a, m in zip("NYXCKRS", (None, None, None, 16, 16, 3, 3), strict=True)]
+    given, filters = ng.placeholder([n, y, x, c]), ng.constant(np.ones((16, 3, 3), "f"), [c, r, s])
+    found = planned(ng.conv(ng.exp(given), filters, {y: r, x: s}, padding=1, groups=[c]), given)
+    fills = [kernel for kernel in found.kernels if not any(list(stage.reads()) for stage in kernel.stages)]
+    assert fills and all("exp" in str(kernel.origin) for kernel in fills)
