@@ -270,10 +270,49 @@ def distinct(rows: torch.Tensor, inverse: bool, counts: bool) -> tuple[torch.Ten
 
 
 def unique(x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    values, places = x.reshape(-1).sort(stable=True)
-    starts, run, inverse, counts = distinct(values, return_inverse, return_counts)
-    inverse = torch.zeros_like(run).scatter(0, places, run).view(x.shape) if return_inverse else inverse
-    return values[starts], inverse, counts
+    flat = x.reshape(-1)
+    first, inverse, counts = firsts(flat, return_inverse, return_counts)
+    return flat[first], inverse.view(x.shape) if return_inverse else inverse, counts
+
+
+def firsts(x: torch.Tensor, inverse: bool, counts: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns where each value of a row stands first, the values in order, which of them each element has, and how often each is there."""
+    values, places = x.sort(stable=True)
+    starts, run, which, lengths = distinct(values, inverse, counts)
+    return places[starts], torch.zeros_like(run).scatter(0, places, run) if inverse else which, lengths
+
+
+def unique_dim(x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The distinct slices along a dim, in the order of their first elements, of those that agree in them in that of the next."""
+    if any(private.surely(n == 0) for n in x.shape):
+        return NotImplemented  # eager refuses most of them
+    rows = x.movedim(dim, -1).reshape(-1, x.shape[dim])
+    if private.unbacked(rows.shape[0]):
+        return NotImplemented  # how many elements a slice has comes with what is computed
+    first, inverse, counts = firsts(in_order(rows), return_inverse, return_counts)
+    return x.index_select(dim, first), inverse, counts
+
+
+def in_order(rows: torch.Tensor) -> torch.Tensor:
+    """Returns a number for each column of rows [height, n] that is in the order of the columns: the first elements decide, then the next."""
+    if rows.shape[0] == 1:
+        return rows[0]
+    height, n = 1, rows.shape[1]
+    while height < rows.shape[0]:
+        height *= 2
+    keys = torch.nn.functional.pad(ranks(rows), (0, 0, 0, height - rows.shape[0]))
+    while height > 2:
+        keys = ranks(keys[::2] * n + keys[1::2])
+        height //= 2
+    return keys[0] * n + keys[1]
+
+
+def ranks(rows: torch.Tensor) -> torch.Tensor:
+    """Returns how many values of each row are distinct and smaller than each element; each NaN is larger than all before it."""
+    values, places = rows.sort(dim=1, stable=True)
+    n = torch.arange(rows.shape[1], device=rows.device)
+    new = values != values.index_select(1, (n - 1).clamp(min=0))
+    return torch.zeros_like(places).scatter(1, places, ((n > 0) & new).cumsum(1))
 
 
 def unique_consecutive(x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
@@ -444,6 +483,7 @@ def rules() -> dict[Any, Any]:
         aten.masked_select.default: masked_select,
         aten.nonzero_static.default: nonzero_static,
         aten._unique2.default: unique,
+        aten.unique_dim.default: unique_dim,
         aten.unique_consecutive.default: unique_consecutive,
         aten.repeat_interleave.Tensor: repeat_interleave,
         aten.bincount.default: bincount,

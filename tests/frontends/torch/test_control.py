@@ -285,6 +285,8 @@ BY_VALUE = {
     "two masks": lambda x: (x[x > 0].sum() + x[x < 0].sum(), x[x > 0]),
     "unique": lambda x: torch.unique(x.round()) * 2,
     "unique and where each is": lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
+    "unique rows": lambda x: torch.unique((x > 0.5).int(), dim=0, return_inverse=True, return_counts=True),
+    "unique columns": lambda x: torch.unique((x[..., None] > 0).half().expand(5, 4, 3), dim=1, return_inverse=True),
     "of each run of what is unique one": lambda x: torch.unique_consecutive(torch.unique(x.round()).abs(), return_counts=True),
     "of each run one": lambda x: torch.unique_consecutive(x.flatten().round(), return_inverse=True, return_counts=True),
     "of each run of rows one": lambda x: torch.unique_consecutive((x > 1.0).int(), return_inverse=True, return_counts=True, dim=0),
@@ -313,9 +315,21 @@ def test_lengths_that_values_decide_stay_inside(name):
     assert not ng.torch.report().in_torch
 
 
+def test_one_compilation_finds_unique_slices_of_several_lengths():
+    def function(x):
+        return torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=True, options={"fallback": "error"})
+        for shape in ((20, 5), (9, 7), (30, 8)):
+            x = torch.randint(0, 2, shape)
+            torch.testing.assert_close(compiled(x), function(x))
+    assert len(ng.torch.report().functions) == 1
+
+
 def test_a_length_that_torch_tells_is_no_argument_of_what_runs_before():
     def function(x):
-        return torch.unique(x * 2, dim=0, return_counts=True)[1]
+        return torch.unique(torch.unique(x * 2, dim=0), dim=1, return_counts=True)[1]
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled = torch.compile(function, backend=backend, fullgraph=True, options={"fallback": "silent"})
