@@ -84,6 +84,8 @@ def kind_of(dtype: torch.dtype | None) -> torch.dtype:
 def dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
     if train is False or p == 0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if not 0 <= p <= 1:
+        return NotImplemented
     mask = uniform(x.shape) >= p
     return x * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
 

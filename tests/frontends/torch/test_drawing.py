@@ -148,3 +148,24 @@ def test_whole_numbers_below_one_that_values_decide():
 def test_long_ranges_of_whole_numbers():
     found = torch.compile(lambda: torch.randint(0, 1 << 47, (20000,)), backend=backend, options=OURS)()
     assert abs(found.double().mean() / 2**46 - 1) < 0.03 and (found % 1024).unique().numel() == 1024
+
+
+def test_torch_draws_the_numbers_of_eager_and_checks_what_eager_checks():
+    for x in (torch.full((50,), 0.5, dtype=torch.float64), torch.tensor([0.2, 1.5]), torch.tensor([0.2, float("nan")])):
+        outcomes = []
+        compiled = torch.compile(torch.bernoulli, backend=backend, options={"random": "torch", "fallback": "silent"})
+        for f in (torch.bernoulli, compiled):
+            torch.manual_seed(3)
+            try:
+                outcomes.append(f(x).tolist())
+            except RuntimeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("p", [-0.5, 1.5, float("nan")])
+def test_shares_that_eager_refuses_are_refused(p):
+    for f in (lambda x: torch.dropout(x, p, True), lambda x: torch.native_dropout(x, p, True)[0]):
+        for taken in (f, torch.compile(f, backend=backend, options={"fallback": "silent"})):
+            with pytest.raises(RuntimeError, match="p=|probability"):
+                taken(torch.ones(5, requires_grad=True))
