@@ -294,7 +294,7 @@ def unique_dim(x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: b
 
 
 def in_order(rows: torch.Tensor) -> torch.Tensor:
-    """Returns a number for each column of rows [height, n] that is in the order of the columns: the first elements decide, then the next."""
+    """Returns a number for each column of rows [height, n] in the order of the columns: the first elements decide, then the next."""
     if rows.shape[0] == 1:
         return rows[0]
     height, n = 1, rows.shape[1]

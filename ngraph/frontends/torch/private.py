@@ -47,6 +47,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor import config as inductor_config
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
 from torch._inductor.output_code import OutputCode
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
 from torch._subclasses.fake_tensor import DynamicOutputShapeException as DynamicOutputShapeException
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -77,6 +78,7 @@ UPSAMPLING = (
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
     *(f"{kind}{k}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for k in (1, 2, 3)),
 )
+SMOOTHING = ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
 
 # what stays whole, because one kernel of ours does it, or because torch's way to take it apart is worse than ours
 WHOLE = (
@@ -180,9 +182,17 @@ def upsampling(kept: Callable[..., bool]) -> dict[Any, Callable[..., Any]]:
     return {getattr(torch.ops.aten, name).vec: rule(name) for name in UPSAMPLING}
 
 
+def _shape_of_resized(dy: torch.Tensor, size: Any, shape: Any, *how: Any) -> torch.Tensor:
+    """Returns what stands for the derivative of a picture of this shape, in the order in memory that PyTorch gives it."""
+    return dy.new_empty(shape).to(memory_format=suggest_memory_format(dy))
+
+
 @contextmanager
 def before_autograd(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """A block in which these overloads are taken apart by other rules than PyTorch's own in Python, and the defaults by none."""
+    """A block in which these overloads are taken apart by other rules than PyTorch's own in Python, and the defaults by none.
+
+    Derivatives of resized pictures have shapes in it for open lengths, too.
+    """
     keys = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
     with _nesting:
         before = {}
@@ -192,6 +202,9 @@ def before_autograd(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             overload.py_kernels.update(dict.fromkeys(keys, rule))
             for key in keys:
                 default.py_kernels.pop(key, None)
+        for op in (getattr(torch.ops.aten, f"{name}_backward").default for name in (*UPSAMPLING, *SMOOTHING)):
+            before[op] = dict(op.py_kernels)
+            op.py_kernels.setdefault(torch._C.DispatchKey.Meta, _shape_of_resized)
         try:
             for op in before:
                 op._dispatch_cache.clear()

@@ -106,13 +106,9 @@ def _times(many: Any, size: Any, scale: float | None) -> int:
 
 
 def kept(name: str, x: torch.Tensor, sizes: Sequence[Any], scales: Scales | None) -> bool:
-    """Whether an op stays whole: where it is of floats, and of those that repeat elements where it does so a whole number of times.
-
-    PyTorch finds no shapes of the ops' derivatives for open lengths.
-    """
-    if not x.is_floating_point() or x.requires_grad and any(isinstance(n, torch.SymInt) for n in (*x.shape, *sizes)):
-        return False
-    return name not in NEAREST or all(map(_times, sizes, x.shape[2:], scales or [None] * len(sizes)))
+    """Whether an op stays whole: where it is of floats, and of those that repeat elements where it does so a whole number of times."""
+    whole = name not in NEAREST or all(map(_times, sizes, x.shape[2:], scales or [None] * len(sizes)))
+    return whole and x.is_floating_point()
 
 
 def rules() -> dict[Any, Callable[..., Any]]:

@@ -128,3 +128,26 @@ def test_a_parameter_is_resized_to_open_lengths_with_a_derivative():
         x = torch.randn(1, 2, n, n + 1)
         found, wanted = (torch.autograd.grad(f(x).sum(), model.table)[0] for f in (function, model))
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", [*private.UPSAMPLING, *private.SMOOTHING])
+def test_ops_that_are_called_by_their_own_names_have_derivatives_for_open_lengths(name):
+    op, rank = getattr(torch.ops.aten, name), next(int(c) for c in name if c.isdigit())
+    others = () if "nearest" in name else (False,)
+
+    def function(x):
+        return op.default(x, [2 * n for n in x.shape[2:]], *others)
+
+    torch._dynamo.reset()
+    ours = torch.compile(function, backend=backend, dynamic=True, fullgraph=True, options={"fallback": "silent"})
+    x = torch.randn(2, 3, *range(4, 4 + rank), requires_grad=True)
+    found, wanted = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (ours, function))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_derivative_for_open_lengths_is_one_node_too():
+    function = compiled(lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), dynamic=True)
+    x = torch.randn(2, 3, 5, 4, requires_grad=True)
+    torch.autograd.grad(function(x).sum(), x)
+    forward, backward = [g for f in report().functions for g in f.graphs]
+    assert forward.ours < 5 and backward.ours < 5
