@@ -342,6 +342,32 @@ def test_loops_that_values_end(function, transformer, tmp_path):
     compared(function, {"x": spec(None, 3)}, tmp_path / "model", transformer, batches=(0, 3, 1, 7, 12))
 
 
+def unlike(h, w, k):
+    """A branch whose ways keep values of other shapes for their derivative."""
+    return tf.cond(k % 2 == 0, lambda: tf.tanh(tf.linalg.matvec(w, h)), lambda: h * w[k])
+
+
+def inner_loop(h, w, k):
+    return tf.while_loop(
+        lambda j, h: j < 1 + k, lambda j, h: (j + 1, tf.cond(h[0] > 0.1, lambda: tf.sin(h) * w[0], lambda: unlike(h, w, j))), [0, h]
+    )[1]
+
+
+@pytest.mark.parametrize("turn", [unlike, inner_loop])
+def test_second_derivatives_of_branches_in_loops(turn, transformer, tmp_path):
+    def both(x, w):
+        with tf.GradientTape() as outer:
+            outer.watch([x, w])
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.reduce_sum(tf.while_loop(lambda k, h: k < 3, lambda k, h: (k + 1, turn(h, w, k)), [0, x])[1] ** 2)
+            first = inner.gradient(y, x)
+            z = tf.reduce_sum(first * first + first)
+        return first, *outer.gradient(z, [x, w])
+
+    compared(both, {"x": spec(3), "w": spec(3, 3)}, tmp_path, transformer, batches=(1, 2), rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name, transformer, tmp_path):
     function, specs = FUNCTIONS[name]

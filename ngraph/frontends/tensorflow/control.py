@@ -78,12 +78,21 @@ def optional(n: Any, *values: Value) -> Value:
 
 
 @translates("OptionalGetValue")
-def of_optional(n: Any, kept: Value, *, output_types: Sequence[Any]) -> tuple[Value, ...]:
+def of_optional(n: Any, kept: Value, *, output_types: Sequence[Any], output_shapes: Sequence[Any] = ()) -> tuple[Value, ...]:
     """Returns the values of an optional. Raises Inside where it has none, or that of the other branch."""
-    kind = output_types[0]  # None: an optional, which may have no value itself
-    if kind is not None and (kept is NOTHING or (isinstance(kept, (Tensor, ConstantArray, Sizes)) and kept.np != kind)):
-        raise Inside
+    kind, said = output_types[0], output_shapes[0] if output_shapes else None
+    if kind is not None:  # None: an optional, which may have no value itself
+        array = isinstance(kept, (Tensor, ConstantArray, Sizes))
+
+        if kept is NOTHING or (array and (kept.np != kind or not _fits(kept.shape, said))):
+            raise Inside
     return (kept,) if len(output_types) == 1 else tuple(kept)
+
+
+def _fits(shape: Sequence[ExprLike], said: Sequence[int | None] | None) -> bool:
+    """Returns whether a shape may be what a file says, where None is any length."""
+    known = said is None or len(shape) == len(said)
+    return known and all(s is None or not isinstance(d, int) or s == d for d, s in zip(shape, said or shape, strict=True))
 
 
 # ---- loops --------------------------------------------------------------------------------------------------------------

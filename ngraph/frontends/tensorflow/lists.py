@@ -156,7 +156,7 @@ def of_strings(items: TensorList, text: Value, count: ExprLike) -> TensorList:
 
 
 @translates("TensorListFromTensor")
-def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
+def from_tensor(n: Any, x: Value, shape: Value = None) -> TensorList:
     if is_text(x):  # how many there are is known from here on
         count = int(n.g.known(in_python(n, lambda a: np.array(len(a)), [x], [np.int32])[0]))
         return of_strings(TensorList(None, count, None, np.dtype(object)), x, count)
@@ -233,14 +233,16 @@ def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList
 def push(n: Any, items: TensorList, item: Value) -> TensorList:
     if isinstance(items, TurnItem):
         return items.having(item)
-    if item is NOTHING or isinstance(item, TensorList) or items.items is not None:
-        before = [shapes.at(n.g, items.tensor, 0, k) for k in range(n.g.number(items.count))] if items.tensor is not None else []
-        return items.holding([*(items.items or before), item])
-    t = n.g.tensor(item)
-    last = Tensor(t.op, [None, *t.dims])
-    if items.tensor is None:
-        return TensorList(last, 1, t.shape, t.np)
-    return items.of(shapes.joined(n.g, [items.tensor, last], 0), items.count + 1)
+    g = n.g
+    if items.items is None and isinstance(item, (Tensor, ConstantArray, Sizes)):
+        t, old = g.tensor(item), items.tensor
+        last = Tensor(t.op, [None, *t.dims])
+        if old is None or g.same(items.count, 0):
+            return TensorList(last, 1, t.shape, t.np)
+        if t.np == old.np and t.rank + 1 == old.rank and all(map(g.same, t.shape, old.shape[1:])):
+            return items.of(shapes.joined(g, [old, last], 0), items.count + 1)
+    before = [shapes.at(g, items.tensor, 0, k) for k in range(g.number(items.count))] if items.tensor is not None else []
+    return items.holding([*(items.items or before), item])
 
 
 @translates("TensorListPopBack", results="output_handle tensor")
@@ -282,7 +284,7 @@ def _held(handle: Value, flow: Any) -> TensorList:
 rows(
     {
         "EmptyTensorList": lambda n, shape, most: TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype")),
-        "TensorListStack": lambda n, items, shape: items.made(n, shape) if items.text is None else items.text,
+        "TensorListStack": lambda n, items, shape=None: items.made(n, shape) if items.text is None else items.text,
         "TensorListLength": lambda n, items: items.length(n),
         "TensorArrayWriteV3": lambda n, handle, index, item, flow: set_item(n, _held(handle, flow), index, item),
         "TensorArrayReadV3": lambda n, handle, index, flow: gather_items(n, _held(handle, flow), index),
@@ -335,17 +337,34 @@ def gradient_array(n: Any, handle: TensorList, flow: Value) -> tuple[Value, ...]
 
 
 def summed(n: Any, inputs: Sequence[Value]) -> Any:
-    """Returns the sum of lists, to which a number adds nothing: gradients start at 0; zeros like a list; NotImplemented for other nodes."""
+    """Returns the sum of lists, to which a number adds nothing: gradients start at 0; zeros like a list; NotImplemented for other nodes.
+
+    The derivative of an optional without a value is one.
+    """
     lists = [v for v in inputs if isinstance(v, TensorList)]
-    if not lists or n.op not in ("Add", "AddV2", "AddN", "ZerosLike"):
+    if n.op not in ("Add", "AddV2", "AddN", "ZerosLike") or not (lists or NOTHING in inputs):
         return NotImplemented
+    if n.op == "ZerosLike":
+        return _zeros_like(n, inputs[0])
+    if not lists:
+        some = [v for v in inputs if v is not NOTHING]
+        return NOTHING if not some else some[0] if len(some) == 1 else by_element.folded(n.g, e.add, some)
     turn = next((t for t in lists if isinstance(t, TurnItem)), None)
     if turn is not None:  # the turns of a loop add one item each: `control`
         return turn.having(*[t.last for t in lists if t is not turn])
     tensors = [t.made(n) for t in lists]
-    if n.op == "ZerosLike":
-        return lists[0].of(by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), tensors[0]))
     return lists[0].of(by_element.folded(n.g, e.add, [n.g.full(t, [0]) for t in tensors]) if len(tensors) > 1 else tensors[0])
+
+
+def _zeros_like(n: Any, v: Value) -> Value:
+    """Returns zeros like a value; a list of zeros like a list, of which none is set where none of its tensors is."""
+    if v is NOTHING:
+        return NOTHING
+    if not isinstance(v, TensorList):
+        return by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), n.g.tensor(v))
+    if v.items is not None:
+        return v.holding([_zeros_like(n, item) for item in v.items])
+    return v if v.tensor is None else v.of(_zeros_like(n, v.tensor))
 
 
 EARLY.append(summed)

@@ -92,18 +92,62 @@ def _decides(nodes: Mapping[str, Node], switch: Node | None) -> str:
 # ---- stacks --------------------------------------------------------------------------------------------------------------
 
 
+class _Level(NamedTuple):
+    """A loop that a stack enters on its way to a push or pop, None outside of all, and the branches that it enters there.
+
+    branches  predicate and side, the innermost first
+    """
+
+    enter: Node | None
+    branches: list[tuple[str, int]]
+
+
 def _origin(nodes: Nodes, value: str) -> Node | None:
-    """Returns the node that makes a value, outside of the loops that it enters."""
-    return nodes.get(node_of(handed_on(nodes, value, ("Enter", "Identity"))))
+    """Returns the node that makes a value, outside of the loops and branches that it enters."""
+    return nodes.get(node_of(handed_on(nodes, value, ("Enter", "Identity", "Switch"))))
 
 
-def _entered(nodes: Nodes, value: str) -> list[Node]:
-    """Returns the nodes by which a value enters loops, the innermost first."""
-    found = list[Node]()
-    while (enter := nodes.get(node_of(handed_on(nodes, value)))) is not None and enter.op == "Enter":
-        found.append(enter)
-        value = enter.takes[0]
-    return found
+def _levels(nodes: Nodes, value: str) -> list[_Level]:
+    """Returns the loops that a value enters, the innermost first, and last what is outside of them.
+
+    A branch belongs to the loop in which its predicate is made: a derivative's pops take it within inner loops.
+    """
+    enters, switches = list[Node](), list[tuple[int, str, int]]()
+    while (node := nodes.get(node_of(value := handed_on(nodes, value)))) is not None and node.op in ("Enter", "Switch"):
+        if node.op == "Enter":
+            enters.append(node)
+        else:
+            predicate, level = node.takes[1], len(enters)
+            while (entered := nodes.get(node_of(handed_on(nodes, predicate)))) is not None and entered.op == "Enter":
+                predicate, level = entered.takes[0], level + 1
+            switches.append((level, predicate, int(value.rpartition(":")[2])))
+        value = node.takes[0]
+    return [_Level(e, [(p, side) for at, p, side in switches if at == k]) for k, e in enumerate((*enters, None))]
+
+
+def _optional(nodes: Nodes, value: str, name: str, branches: Sequence[tuple[str, int]]) -> str:
+    """Returns a value outside of these branches, as an optional that has none where they are not taken."""
+    for k, (predicate, side) in enumerate(branches):
+        here = f"{name}/{k}"
+        for node in (
+            _new_node("OptionalFromValue", f"{here}/some", [value]),
+            _new_node("OptionalNone", f"{here}/none", [], [node_of(predicate)]),  # in the loop that the predicate stands in
+            _new_node("Switch", f"{here}/switch", [f"{here}/none:0", predicate]),
+            _new_node("Merge", f"{here}/merge", [f"{here}/some:0", f"{here}/switch:{1 - side}"]),
+        ):
+            nodes[node.name] = node
+        value = f"{here}/merge:0"
+    return value
+
+
+def _of_optional(nodes: Nodes, value: str, name: str, branches: Sequence[tuple[str, int]], dtype: int) -> str:
+    """Returns within these branches the value of an optional, as the node `name`. dtype: the number of the value's."""
+    for k, (predicate, side) in reversed(list(enumerate(branches))):
+        switch = _new_node("Switch", f"{name}/switch {k}", [value, predicate])
+        nodes[switch.name], value = switch, f"{switch.name}:{side}"
+    get = nodes[name] = _new_node("OptionalGetValue", name, [value])
+    get.proto.attr["output_types"].list.type.append(dtype)
+    return f"{name}:0"
 
 
 def _frame(enter: Node) -> str:
@@ -115,9 +159,15 @@ def _counters(nodes: Nodes, users: Sequence[Node], *ops: str) -> dict[str, Node]
     """Returns the node that counts the turns of a frame, by the frame's name, where users of a stack stand; ops: of such nodes."""
     found: dict[str, Node] = {}
     for user in users:
-        counts = [nodes[a] for a in user.after if a in nodes and nodes[a].op in ops]
-        if counts:
-            found.update({_frame(enter): counts[0] for enter in _entered(nodes, user.takes[0])[:1]})
+        node: Node | None = user
+        ordered = list[str]()  # by the op itself, or by the branch that it takes the stack from
+        while node is not None and (node is user or node.op in ("Switch", "Identity")):
+            ordered += node.after
+            node = nodes.get(node_of(node.takes[0]))
+        counts = [nodes[a] for a in ordered if a in nodes and nodes[a].op in ops]
+        enter = _levels(nodes, user.takes[0])[0].enter
+        if counts and enter is not None:
+            found[_frame(enter)] = counts[0]
     return found
 
 
@@ -131,26 +181,31 @@ def _without_stacks(nodes: Nodes) -> Nodes:
 
     TensorFlow 1 derives a loop by another one, whose counter runs down from the first one's last; pushes run before the counter is
     increased, and pops behind its decrease. A stack that is filled in a loop within another one becomes a list for each turn of the
-    outer loop, in a list of these. What is popped for its order alone is neither pushed nor popped.
+    outer loop, in a list of these; what is pushed in a branch becomes an optional, which each turn of its loop has. What is popped for its
+    order alone is neither pushed nor popped.
     """
     pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
-    exits: dict[str, str] = {}
+    exits: dict[str, tuple[str, list[bool]]] = {}  # the list that a loop leaves, and in which of its loops values are optional
     read = {node_of(handed_on(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
     used = {stack.name for p in pops if p.name in read and (stack := _origin(nodes, p.takes[0])) is not None}
     handed = [(n, node_of(handed_on(nodes, n.takes[0]))) for n in nodes.values() if n.op == "Identity" and n.takes]
     rising, falling = _counters(nodes, pushes, "Add", "AddV2"), _counters(nodes, pops, "Sub")
     for push in pushes:
-        stack, enters = _origin(nodes, push.takes[0]), _entered(nodes, push.takes[0])
+        stack, levels = _origin(nodes, push.takes[0]), _levels(nodes, push.takes[0])[:-1]
         nodes[push.name] = _new_node("Identity", push.name, push.takes[1:2], push.after)
         if stack is None or stack.name not in used:
             continue
-        counts = [rising.get(_frame(enter)) for enter in enters]
-        switches = [None if count is None else _origin(nodes, count.takes[0]) for count in counts]
-        if not enters or stack.name in exits or any(s is None or s.op != "Switch" for s in switches):
+        counts = [rising.get(_frame(level.enter)) for level in levels if level.enter is not None]
+        switches = [None if count is None else nodes.get(node_of(handed_on(nodes, count.takes[0]))) for count in counts]
+        if not levels or stack.name in exits or any(s is None or s.op != "Switch" for s in switches):
             raise _not_read(f"node {push.name!r} pushes in no loop that counts")
         value, name = push.takes[1], f"{push.name}/list"
-        for enter, count, switch in zip(enters, counts, switches, strict=True):
-            assert count is not None and switch is not None
+        for k, ((enter, branches), count, switch) in enumerate(zip(levels, counts, switches, strict=True)):
+            assert enter is not None and count is not None and switch is not None
+            if k and branches:
+                stacked = nodes[f"{name}/stacked"] = _new_node("TensorListStack", f"{name}/stacked", [value])
+                value = f"{stacked.name}:0"
+            value = _optional(nodes, value, f"{name}/kept", branches)
             start = _new_node("Enter", f"{name}/enter", enter.takes)
             start.proto.attr["frame_name"].s = enter.proto.attr["frame_name"].s
             for node in (
@@ -163,26 +218,33 @@ def _without_stacks(nodes: Nodes) -> Nodes:
             ):
                 nodes[node.name] = node
             value, name = f"{name}/exit:0", f"{name}/list"
-        exits[stack.name] = value
+        exits[stack.name] = value, [bool(level.branches) for level in levels]
     for pop in pops:
-        stack, enters = _origin(nodes, pop.takes[0]), _entered(nodes, pop.takes[0])
+        stack, levels = _origin(nodes, pop.takes[0]), _levels(nodes, pop.takes[0])[:-1]
         if stack is not None and stack.name not in used:
             for node in (pop, *(n for n, source in handed if source == pop.name)):
                 nodes[node.name] = _new_node("NoOp", node.name, [], node.after)
             continue
-        if primitive(nodes.get(node_of(handed_on(nodes, pop.takes[0])))) == "Switch":
-            raise _not_read(f"node {pop.name!r} pops in a branch within a loop")
-        if stack is None or not enters or stack.name not in exits or any(_frame(enter) not in falling for enter in enters):
+        frames = [_frame(level.enter) for level in levels if level.enter is not None]
+        if stack is None or not levels or stack.name not in exits or not falling.keys() >= set(frames):
             raise ParseError(f"node {pop.name!r} pops in no loop that counts down", fix="is the file damaged?")
-        value = exits[stack.name]
-        for k in reversed(range(len(enters))):
-            enter = enters[k]
+        value, kept = exits[stack.name]
+        if len(kept) != len(levels):
+            raise _not_read(f"node {pop.name!r} pops in {len(levels)} loops what {len(kept)} have pushed")
+        for k in reversed(range(len(levels))):
+            enter, branches = levels[k]
+            assert enter is not None
             nodes[enter.name] = Node(enter.proto, [value], enter.after)
             name = f"{pop.name}/list {k}" if k else pop.name
-            nodes[name] = _new_node(
-                "TensorListGetItem", name, [f"{enter.name}:0", f"{falling[_frame(enter)].name}:0"], () if k else pop.after
-            )
-            value = f"{name}:0"
+            item = f"{name}/item" if kept[k] else name
+            takes = [f"{enter.name}:0", f"{falling[_frame(enter)].name}:0"]
+            nodes[item] = _new_node("TensorListGetItem", item, takes, () if k or kept[k] else pop.after)
+            value = f"{item}:0"
+            if kept[k]:
+                value = _of_optional(nodes, value, f"{name}/stacked" if k else name, branches, pop.proto.attr["elem_type"].type)
+            if kept[k] and k:
+                nodes[name] = _new_node("TensorListFromTensor", name, [value])
+                value = f"{name}:0"
     return nodes
 
 

@@ -418,6 +418,40 @@ case("nested_derivative_arrays", nested_derivative(1, through_arrays), NESTED)
 case("nested_derivative_while", nested_derivative(1, as_long_as), NESTED)
 case("nested_derivative_branch", nested_derivative(1, lambda w, h, k: tf.cond(h[0] > 0.2, lambda: tf.sin(h), lambda: w[0] * h)), NESTED)
 
+
+# ---- derivatives of branches in loops, and of loops in branches
+def turns(count, body, h):
+    return tf.while_loop(lambda j, _: j < count, lambda j, h: (j + 1, body(j, h)), [tf.constant(0), h])[1]
+
+
+def step(w, h):
+    return tf.tanh(tf.linalg.matvec(w, h)) * h + 0.1
+
+
+def branches_in_a_branch(w, h, k):
+    return tf.cond(
+        h[0] > 0.2,
+        lambda: tf.cond(h[1] > 0, lambda: tf.sin(h), lambda: tf.tanh(h * w[1])),
+        lambda: tf.cond(k < 1, lambda: w[0] * h + 0.4, lambda: tf.ones([3])),
+    )
+
+
+def loops_in_branches(w, h, k):
+    return tf.cond(h[0] > 0.1, lambda: turns(2, lambda j, h: step(w, h), h), lambda: turns(3, lambda j, h: tf.sin(h * w[1]) + 0.1, h))
+
+
+def branch_with_loop():
+    x, w = hole(3), hole(3, 3, name="w")
+    y = tf.reduce_sum(tf.cond(tf.reduce_sum(x) > 0, lambda: turns(3, lambda j, h: step(w, h), x), lambda: x * w[0]) ** 2)
+    return [y, *v1.gradients(y, [x, w])]
+
+
+OTHER_WAY = {"x": -NESTED["x"], "w": NESTED["w"]}
+case("derivative_branches", nested_derivative(1, branches_in_a_branch), NESTED, OTHER_WAY)
+case("derivative_branch_two_loops", nested_derivative(2, lambda w, h, k: tf.cond(h[0] > 0.2, lambda: step(w, h), lambda: w[0] + h)), NESTED)
+case("derivative_loops_in_branches", nested_derivative(1, loops_in_branches), NESTED, OTHER_WAY)
+case("derivative_branch_with_loop", branch_with_loop, NESTED, OTHER_WAY)
+
 if __name__ == "__main__":
     with lzma.open(os.path.join(sys.argv[1], "v1.npz.xz"), "wb") as file:  # as a whole: the graphs are alike
         np.savez(file, **SAVED)

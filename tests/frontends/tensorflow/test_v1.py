@@ -6,7 +6,7 @@ from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, GraphError, NgraphError, UnsupportedError
+from ngraph.errors import ArgumentError, GraphError, NgraphError
 from ngraph.frontends.tensorflow.messages import classes
 from ngraph.frontends.tensorflow.tf_importer.importer import TFImporter
 
@@ -69,11 +69,6 @@ def test_stacks_that_no_turn_counts_are_refused(op):
             node.input.extend(kept)
     with pytest.raises(NgraphError, match=f"{op.removeprefix('Stack').removesuffix('V2').lower()}(es|s) in no loop that counts"):
         ng.tensorflow.load(graph.SerializeToString())
-
-
-def test_what_a_branch_within_a_loop_keeps_for_its_derivative_is_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match=r"pops in a branch within a loop(.|\n)*enable_control_flow_v2"):
-        load("nested_derivative_branch", tmp_path)
 
 
 def test_values_inside_of_a_branch_cannot_be_fetched(tmp_path):
