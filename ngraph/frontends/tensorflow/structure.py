@@ -185,6 +185,8 @@ def _without_stacks(nodes: Nodes) -> Nodes:
     order alone is neither pushed nor popped.
     """
     pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
+    if pushes or pops:
+        _ordered(nodes)  # raises an error for a cycle
     exits: dict[str, tuple[str, list[bool]]] = {}  # the list that a loop leaves, and in which of its loops values are optional
     read = {node_of(handed_on(nodes, t)) for n in nodes.values() if n.op != "Identity" for t in n.takes}
     used = {stack.name for p in pops if p.name in read and (stack := _origin(nodes, p.takes[0])) is not None}

@@ -6,7 +6,7 @@ from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, GraphError, NgraphError
+from ngraph.errors import ArgumentError, GraphError, NgraphError, ParseError
 from ngraph.frontends.tensorflow.messages import classes
 from ngraph.frontends.tensorflow.tf_importer.importer import TFImporter
 
@@ -68,6 +68,15 @@ def test_stacks_that_no_turn_counts_are_refused(op):
             del node.input[:]
             node.input.extend(kept)
     with pytest.raises(NgraphError, match=f"{op.removeprefix('Stack').removesuffix('V2').lower()}(es|s) in no loop that counts"):
+        ng.tensorflow.load(graph.SerializeToString())
+
+
+def test_a_stack_that_waits_for_itself_is_refused():
+    graph = classes()["GraphDef"]()
+    graph.ParseFromString(RECORDED["nested_derivative_branch|graph"].tobytes())
+    (switch,) = [n for n in graph.node if n.name == "gradients/while/cond/mul_grad/Mul/Switch"]
+    switch.input[0] = switch.name
+    with pytest.raises(ParseError, match="nodes wait for each other"):
         ng.tensorflow.load(graph.SerializeToString())
 
 
