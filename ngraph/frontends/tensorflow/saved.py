@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -406,10 +406,15 @@ def numbers(node: Node) -> bool:
 def placeholder(node: Node, key: str) -> Port:
     """Returns the port of a placeholder."""
     attr = node.proto.attr
+    return Port(key, f"tensor({type_name(attr['dtype'].type)})", _said_shape(attr), numpy_type(attr["dtype"].type), "tensor")
+
+
+def _said_shape(attr: Any) -> tuple[int | None, ...] | None:
+    """Returns the shape that the attributes of a placeholder say."""
     shape = shape_of(attr["shape"].shape) if "shape" in attr else None
     if shape == () and "_output_shapes" in attr and len(attr["_output_shapes"].list.shape):
-        shape = shape_of(attr["_output_shapes"].list.shape[0])
-    return Port(key, f"tensor({type_name(attr['dtype'].type)})", shape, numpy_type(attr["dtype"].type), "tensor")
+        return shape_of(attr["_output_shapes"].list.shape[0])
+    return shape
 
 
 def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
@@ -437,7 +442,8 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
 
 
 def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
-    signatures = {key: _signature(key, said) for key, said in sorted(meta.signature_def.items()) if key not in OWN}
+    holes = {f"{n.name}:0": _said_shape(n.attr) for n in meta.graph_def.node if n.op in ("Placeholder", "PlaceholderV2")}
+    signatures = {key: _signature(key, said, holes) for key, said in sorted(meta.signature_def.items()) if key not in OWN}
     there = checkpoint is not None and os.path.isfile(f"{checkpoint}.index")
     signatures = signatures or of_graph(meta.graph_def, name).signatures
     made = ModelFile(name, meta.graph_def, signatures, meta, checkpoint if there else None)
@@ -447,11 +453,16 @@ def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
     return made
 
 
-def _signature(name: str, said: Any) -> Signature:
+def _signature(name: str, said: Any, holes: Mapping[str, Any]) -> Signature:
+    """Returns a signature of a file. holes: the shapes of placeholders, whose lengths hold where the signature leaves them open."""
+
     def port(key: str, info: Any) -> Port:
         if not info.name:
             raise ParseError(f"{key!r} of the signature {name!r} is not a tensor", fix="sparse and ragged tensors are not read")
-        return Port(key, f"tensor({type_name(info.dtype)})", shape_of(info.tensor_shape), numpy_type(info.dtype), "tensor")
+        shape, known = shape_of(info.tensor_shape), holes.get(named(info.name))
+        if known is not None and (shape is None or len(shape) == len(known)):
+            shape = known if shape is None else tuple([n if n is not None else k for n, k in zip(shape, known, strict=True)])
+        return Port(key, f"tensor({type_name(info.dtype)})", shape, numpy_type(info.dtype), "tensor")
 
     inputs, outputs = sorted(said.inputs.items()), sorted(said.outputs.items())
     takes, gives = (tuple([port(*item) for item in items]) for items in (inputs, outputs))

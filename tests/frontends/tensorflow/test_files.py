@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 import ngraph as ng
-from ngraph.errors import FileError, GraphError, NgraphError, ParseError
+from ngraph.errors import ArgumentError, FileError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional import leveldb
 from ngraph.frontends.tensorflow import bundle
 from ngraph.frontends.tensorflow.messages import classes
@@ -168,6 +168,53 @@ def test_ends_of_special_functions_keep_their_digits(op, low, high):
     x = np.concatenate([np.linspace(low, high, 99), np.geomspace(1e-30, 0.5, 50)]).astype(np.float32)
     (y,) = ng.tensorflow.load(graph.SerializeToString()).run(["y:0"], {"x:0": x})
     np.testing.assert_allclose(y, getattr(scipy.special, op.lower())(x.astype(np.float64)), 2e-6)
+
+
+def flattened(shape):
+    """A graph that makes one row of a placeholder; shape: what it says of the placeholder, None for nothing."""
+    graph = classes()["GraphDef"]()
+    x, row = graph.node.add(name="x", op="Placeholder"), graph.node.add(name="row", op="Const")
+    x.attr["dtype"].type, x.attr["shape"].shape.unknown_rank = 1, shape is None
+    for size in shape or ():
+        x.attr["shape"].shape.dim.add(size=size)
+    row.attr["dtype"].type = row.attr["value"].tensor.dtype = 3
+    row.attr["value"].tensor.tensor_shape.dim.add(size=2)
+    row.attr["value"].tensor.int_val.extend([1, 6])
+    graph.node.add(name="y", op="Reshape", input=["x", "row"]).attr["T"].type = 1
+    return graph
+
+
+def test_lengths_of_a_placeholder_hold_where_its_signature_leaves_them_open(tmp_path):
+    meta = classes()["MetaGraphDef"]()
+    meta.graph_def.CopyFrom(flattened([1, -1, 3]))
+    signature = meta.signature_def["serving_default"]
+    signature.outputs["y"].name, signature.outputs["y"].dtype = "y:0", 1
+    for key, sizes in (("open", [-1, 2, -1]), ("nothing", None)):
+        info = signature.inputs["x"]
+        info.Clear()
+        info.name, info.dtype, info.tensor_shape.unknown_rank = "x:0", 1, sizes is None
+        for size in sizes or ():
+            info.tensor_shape.dim.add(size=size)
+        (tmp_path / f"{key}.meta").write_bytes(meta.SerializeToString())
+        (port,) = ng.tensorflow.load(tmp_path / f"{key}.meta").inputs
+        assert port.shape == ((1, 2, 3) if sizes else (1, None, 3))
+    model = ng.tensorflow.load(tmp_path / "open.meta")
+    ng.onnx.save(model, tmp_path / "model.onnx")
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    np.testing.assert_array_equal(ng.onnx.load(tmp_path / "model.onnx")(x), x.reshape(1, 6))
+    with pytest.raises(ArgumentError, match="x"):
+        model(np.zeros((2, 2, 3), np.float32))
+
+
+def test_an_input_of_unknown_rank_is_exported_with_given_dims(tmp_path):
+    model, path = ng.tensorflow.load(flattened(None).SerializeToString()), tmp_path / "model.onnx"
+    with pytest.raises(UnsupportedError, match="does not say how many dims x has"):
+        ng.onnx.save(model, path)
+    ng.onnx.save(model, path, shapes={"x": (1, 2, 3)})
+    exported = ng.onnx.load(path)
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    assert exported.inputs[0].shape == (1, 2, 3)
+    np.testing.assert_array_equal(exported(x), x.reshape(1, 6))
 
 
 # ---- starts of later processes
