@@ -14,6 +14,7 @@ from ngraph.export.onnx import file
 from ngraph.export.onnx import model as exporter
 from ngraph.export.onnx.model import Exported, Value
 from ngraph.frontends.onnx.model import Model
+from ngraph.frontends.positional.ports import Port
 from ngraph.op_graph.arguments import checked, shown
 from ngraph.op_graph.op import Op, TensorType, ordered
 from ngraph.program.lower import unique
@@ -103,10 +104,11 @@ BATCHED = 2  # the first so many of these are tried with 2 for the first dim, wh
 def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any], name: str) -> Exported:
     """An imported model, read with some lengths for its open dims, which stay open where the model does not ask for them."""
     last: Exception | None = None
+    ports = _ports(model, shapes)
     for attempt, size in enumerate(SIZES):
         names: dict[str, int] = {}
         tried: dict[str, Any] = {}
-        for p in model.inputs:
+        for p in ports:
             dims = []
             if p.name in values:
                 tried[p.name] = values[p.name]
@@ -136,16 +138,30 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
     strange = {o for o in ordered(found.outputs.values()) if o.is_placeholder} - set(found.inputs.values())
     if strange:
         raise UnsupportedError(f"{model.name} cannot be exported: some of its nodes are steps in Python", fix="`ngraph info` lists its ops")
-    _stay_open(model, found.inputs, shapes)
-    _for_all_lengths(model, tried, shapes, size)
+    _stay_open(model, ports, found.inputs, shapes)
+    _for_all_lengths(model, ports, tried, shapes, size)
     transformer = model.transformer
     return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name, read)
 
 
-def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int | None]]) -> None:
+def _ports(model: Model, shapes: Mapping[str, Sequence[int | None]]) -> list[Port]:
+    """Returns the inputs of a model, with the given dims for those whose rank its file leaves open.
+
+    Raises UnsupportedError where none are given.
+    """
+    made = [p._replace(shape=tuple(shapes[p.name])) if p.shape is None and p.name in shapes else p for p in model.inputs]
+    unknown = [p.name for p in made if p.shape is None and p.kind == "tensor"]
+    if unknown:
+        said = f"the file of {model.name} does not say how many dims {', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'}"
+        fix = f"give them: shapes={{{unknown[0]!r}: (1, 224, 224, 3)}}, or --shape {unknown[0]}:?,224,224,3"
+        raise UnsupportedError(said, fix=fix)
+    return made
+
+
+def _stay_open(model: Model, ports: Sequence[Port], inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int | None]]) -> None:
     """Raises UnsupportedError where the model needs lengths that are open in its file and were not given."""
     closed = []
-    for p in model.inputs:
+    for p in ports:
         op = inputs[p.name]
         lengths = {a.name: a.length for a in op.axes}
         for k, d in enumerate(p.shape or ()):
@@ -160,17 +176,19 @@ def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequ
         )
 
 
-def _for_all_lengths(model: Model, tried: Mapping[str, Any], shapes: Mapping[str, Sequence[int | None]], more: int) -> None:
+def _for_all_lengths(
+    model: Model, ports: Sequence[Port], tried: Mapping[str, Any], shapes: Mapping[str, Sequence[int | None]], more: int
+) -> None:
     """Raises UnsupportedError where the graph is another one for other lengths, such as one with more turns of a loop."""
     given, names = dict[str, int](), dict[str, None]()
-    for p in model.inputs:
+    for p in ports:
         for k, (d, n) in enumerate(zip(p.shape or (), shapes.get(p.name, ()), strict=False)):
             if n is not None:
                 given[d if isinstance(d, str) else f"{p.name}.{k}"] = n
     # the first dim a little longer, and much; the others stay multiples, with which what strides have halved fits again
     for first, others in ((3, 8 * more), (8 * more + 1, 16 * more)):
         other, lengths = dict(tried), dict(given)
-        for p in model.inputs:
+        for p in ports:
             if p.shape is None or not isinstance(tried[p.name], tuple):
                 continue
             dims = []
