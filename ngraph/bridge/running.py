@@ -70,9 +70,9 @@ class RunningCluster:
         """The cluster as a model. Raises NgraphErrors where it cannot be read."""
         graph = parsed("GraphDef", self.about.graph.SerializeToString(), self.name)
         inputs = [f"argument_{k}" for k in range(len(self.about.takes))]
-        return TensorflowModel(
-            of_graph(graph, self.name, inputs, self.about.results), Tensorflow(), _transformer(self.backend), (), "raise"
-        )
+        file = of_graph(graph, self.name, inputs, self.about.results)
+        file.few_decide = False  # each choice would be read anew, and given back after a few
+        return TensorflowModel(file, Tensorflow(), _transformer(self.backend), (), "raise")
 
     def results(self, arguments: Sequence[Array], key: Hashable) -> list[Array]:
         """Returns the results for arguments of new shapes, and remembers the way to them."""

@@ -504,3 +504,19 @@ def test_small_functions_are_left(bridge):
 
     same(f, normal(3), bridge=bridge)
     assert not clusters(bridge) and "given back" in str(bridge.report())
+
+
+def test_branches_that_a_number_decides_stay_in_their_cluster(bridge, every_cluster):
+    w = normal(30, 30)
+
+    @tf.function
+    def turn(x, k):
+        h = tf.nn.relu(x @ w)
+        y = tf.switch_case(k % 3, [lambda: tf.sin(h) @ w, lambda: tf.tanh(h) * 2, lambda: tf.cumsum(h, 1)])
+        return tf.cond(k > 4, lambda: y * y, lambda: y + 1)
+
+    x = normal(20, 30)
+    for k in range(7):
+        same(turn, x, tf.constant(k), bridge=bridge, rtol=1e-4, atol=1e-4)
+    wholly_ours(bridge)
+    assert not any(c["failure"] for c in clusters(bridge))

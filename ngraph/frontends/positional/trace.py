@@ -84,6 +84,7 @@ class ModelTrace:
         self.blamed: Exception | None = None  # what the innermost node that failed has raised
         self.indices = "raise"  # or "clip": what becomes of one that is out of bounds
         self.clamped = ""  # how to say `clip`, for errors
+        self.few_decide = True  # whether few numbers of the inputs may decide the way on, see `few`
         self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.nodes = 0  # how many nodes have been read, those of functions and of loops' turns as often as they came
         self.most = MOST_NODES  # how many are
@@ -302,7 +303,7 @@ class ModelTrace:
 
     def few(self, t: Tensor, most: int = 64) -> bool:
         """Whether a tensor depends on few numbers of the inputs, so that the way on may be for their values only."""
-        if self.unseen is not None:
+        if self.unseen is not None or not self.few_decide:
             return False
         every = list(ordered([t.op]))
         holes = [o for o in every if o.is_placeholder]

@@ -53,7 +53,7 @@ class TensorflowReader(Reader):
 
     def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
         """See `Reader.values`."""
-        g.most, g.clamped = self.file.most, "ng.tensorflow.load(path, indices='clip') takes the nearest"
+        g.most, g.few_decide, g.clamped = self.file.most, self.file.few_decide, "ng.tensorflow.load(path, indices='clip') takes the nearest"
         frame = Frame()
         frame.names.update({self.signature.values[name]: parts_of(g, value) for name, value in inputs.items()})
         wanted, body = [self.signature.results[name] for name in outputs], self.file.graph

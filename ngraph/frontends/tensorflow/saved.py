@@ -46,7 +46,7 @@ class ModelFile(FunctionLibrary):
     handles     the variable's name by the node that makes its handle       keys  the name in the checkpoint by variable
     parts       the part of the checkpoint's array that a partitioned variable has, by variable
     collections  names of nodes that the file has kept together, by the name of the collection
-    home        the folder of the file
+    home        the folder of the file                 few_decide  whether few numbers of the inputs may choose branches (`ModelTrace.few`)
     """
 
     def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
@@ -61,6 +61,7 @@ class ModelFile(FunctionLibrary):
         self.initializers: list[str] = []  # nodes that fill tables
         self.assets: dict[str, str] = {}  # paths of files by the value of the graph that names them
         self.filled = False
+        self.few_decide = True
         self.shared: dict[int, dict[str, Any]] = {}  # variables that readers made, by transformer
         self.by_value: dict[str, Signature] = {}  # ways to call it by values of the graph, as `Session.run` names them
         if len(set(self.handles.values())) < len(self.handles):
