@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngraph.errors import AxisError, GraphError, NgraphError, UnsupportedError
+from ngraph.errors import AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
 from ngraph.op_graph.axes import Axes, Axis, as_axis
 from ngraph.op_graph.expr import Idx
-from ngraph.op_graph.op import Body, Op, TensorType, made_for, ordered
+from ngraph.op_graph.op import Body, Op, TensorType, made_for, numbers_in, ordered
 from ngraph.op_graph.opdef import REGISTRY, find_axis
 from ngraph.ops.elementwise import as_op, where
 from ngraph.ops.rearrange import axes_with_order, broadcast
@@ -49,6 +49,11 @@ def _reindex(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
 
 def _all_alike(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
     return op.opdef.build(*_alike(op, inputs, extra), **op.attrs)
+
+
+def _right_hand_sides(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    matrices, b = inputs
+    return op.opdef.build(matrices, *_alike(op, [b], [a for a in extra if a in matrices.axes]), **op.attrs)
 
 
 def _holes(inputs: Sequence[Op], old: Sequence[Op], extra: Sequence[Axis]) -> list[Op]:
@@ -134,6 +139,7 @@ _RULES: dict[str, Rule] = {
     "while": _while,
     "custom_gradient": _custom,
     **dict.fromkeys(("concat", "sort", "scatter", "together"), _all_alike),
+    **dict.fromkeys(("triangular_block", "triangular_solve"), _right_hand_sides),
     **dict.fromkeys(("random_bits", "uniform", "normal", "randint"), _draw),
 }
 
@@ -159,13 +165,25 @@ def _again(op: Op, inputs: Sequence[Op]) -> Op:
             made = rule(op, inputs, extra) if rule else op.opdef.build(*inputs, **op.attrs)
             if _fits(made, op, extra):
                 return made
-        except (AxisError, GraphError):
-            if op.opdef.lower is None:
-                raise
+        except (AxisError, DTypeError, GraphError):
+            pass
         if op.opdef.lower is None:
             raise UnsupportedError(f"the axis {extra[0].label} does not go through {op.label}", line=op.line, fix="write it with the axis")
         lowered = op.opdef.lower(op, *op.inputs)
         return with_axes([lowered], dict(zip(op.inputs, inputs, strict=True)))[0]
+
+
+def _check_lengths(op: Op, new: Mapping[Op, Op]) -> None:
+    """Raises UnsupportedError where the length of an axis of `op` is a number that has more axes now."""
+    for axis in op.axes if op.is_tensor_op else ():
+        for number in numbers_in(axis.size):
+            extra = _extra([new.get(number, number)], [number])
+            if extra:
+                raise UnsupportedError(
+                    f"the length of {axis.label} differs along {extra[0].label}: {number.label} has that axis",
+                    line=op.line,
+                    fix="keep all elements, and choose by ng.where",
+                )
 
 
 def with_axes(results: Sequence[Op], replace: Mapping[Op, Op]) -> list[Op]:
@@ -174,6 +192,7 @@ def with_axes(results: Sequence[Op], replace: Mapping[Op, Op]) -> list[Op]:
     for op in ordered(results):
         inputs = [new[i] for i in op.inputs]
         same = all(a is b for a, b in zip(inputs, op.inputs, strict=True))
+        _check_lengths(op, new)
         new[op] = replace[op] if op in replace else op if same else _again(op, inputs)
     return [new[r] for r in results]
 

@@ -26,7 +26,7 @@ def numeric_derivative(f: Callable[[Any], Any], x: Any, dx: float) -> np.ndarray
         columns.append((np.asarray(f(high), np.float64) - np.asarray(f(low), np.float64)) / (float(high[at]) - float(low[at])))
     shape = np.shape(f(x))
     stacked = np.stack(columns, axis=-1) if columns else np.zeros((*shape, 0))
-    return stacked.reshape(*shape, *x.shape)
+    return stacked.reshape((*shape, *x.shape))
 
 
 class ExecutorFactory:
@@ -67,7 +67,7 @@ class ExecutorFactory:
                 one = np.zeros(shape, f.dtype.np)
                 one[at] = 1
                 rows.append(compute(one, x, *args))
-            return np.stack(rows).reshape(*shape, *np.shape(x)) if rows else np.zeros((*shape, *np.shape(x)))
+            return np.stack(rows).reshape((*shape, *np.shape(x))) if rows else np.zeros((*shape, *np.shape(x)))
 
         return jacobian
 

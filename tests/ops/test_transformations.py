@@ -9,7 +9,7 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NgraphError
+from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
 
 H, K = ng.axes("H=3 K=4")
 RANDOM = np.random.default_rng(5)
@@ -185,6 +185,28 @@ def test_what_vmap_cannot_do_is_told():
     x = hole("B=5")
     with pytest.raises(AxisError, match="(?s)Q is not an axis.*B=5"):
         ng.vmap(lambda x: x, "Q")(x)
+
+
+@pytest.mark.parametrize("length", ["4", "?"])
+def test_vmap_of_matrices_whose_right_hand_sides_are_one_for_all(length):
+    a, b, values = hole(f"B={length} I=3 J=3"), hole("I=3 K=2"), RANDOM.random((4, 3, 3)) + 3 * np.eye(3)
+    right = RANDOM.random((3, 2))
+    solved = ng.vmap(lambda a: ng.linalg.solve(a, b, "I", "J"), "B")(a)
+    lower = ng.vmap(lambda a: ng.linalg.triangular_solve(a, b, "I", "J"), "B")(a)
+    got = run([solved, lower], (a, values), (b, right))
+    np.testing.assert_allclose(got[0], np.stack([np.linalg.solve(v, right) for v in values]), rtol=1e-10)
+    np.testing.assert_allclose(got[1], np.stack([np.linalg.solve(np.tril(v), right) for v in values]), rtol=1e-10)
+
+
+def test_vmap_through_a_length_that_differs():
+    x, n = hole("B=3 T=5"), ng.placeholder("B", dtype="int32")
+    with pytest.raises(UnsupportedError, match="the length of T differs along B(?s:.*)choose by ng.where"):
+        ng.vmap(lambda x, n: ng.sum(x["T", :n]), "B")(x, n)
+    with pytest.raises(UnsupportedError, match="the axis B does not go through compact"):
+        ng.vmap(lambda x: ng.sum(ng.nonzero(x)[0]), "B")(x)
+    same = ng.vmap(lambda x: ng.sum(x["T", :k]), "B")
+    k, values = ng.placeholder((), dtype="int32"), RANDOM.random((3, 5))
+    np.testing.assert_allclose(run(same(x), (x, values), (k, 2)), values[:, :2].sum(1))
 
 
 @pytest.mark.parametrize("length", ["5", "?"])

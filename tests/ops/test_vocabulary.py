@@ -1109,6 +1109,8 @@ def test_numeric_derivatives():
     np.testing.assert_allclose(got, [2, 4, 6], rtol=1e-6)
     x, y = ng.placeholder([A], dtype="float64"), ng.placeholder([A], dtype="float64")
     ng.testing.check_derivative(ng.exp(x * y), x, 1e-5, [0.1, 0.2], parameters=[y], parameter_values=[[3, 4]], rtol=1e-6, atol=1e-6)
+    number = ng.placeholder((), dtype="float64")
+    ng.testing.check_derivative(ng.exp(number), number, 1e-5, 0.3, rtol=1e-6, atol=1e-6)
     with pytest.raises(AssertionError):
         ng.testing.check_derivative(ng.stop_gradient(x) * x, x, 1e-5, [1.0, 2.0])
 
