@@ -259,6 +259,12 @@ def test_a_recorded_block_is_an_event():
     assert "aten::sum" in [e.name for e in event.cpu_children]
 
 
+def test_a_tensor_says_in_which_order_its_dims_lie():
+    x = torch.zeros(2, 3, 4, 5)
+    assert private.suggest_memory_format(x) is torch.contiguous_format
+    assert private.suggest_memory_format(x.to(memory_format=torch.channels_last)) is torch.channels_last
+
+
 def test_the_library_of_pytorchs_threads_runs_a_function_on_each():
     parallel, number = private.openmp()
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(parallel)
