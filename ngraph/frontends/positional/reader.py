@@ -15,7 +15,7 @@ from ngraph.frontends.positional.growing import Growth
 from ngraph.frontends.positional.index import DirectCall
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, Done, StageRun
-from ngraph.frontends.positional.trace import Fixed, ModelTrace, leaves
+from ngraph.frontends.positional.trace import Fixed, Inside, ModelTrace, leaves
 from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -365,7 +365,11 @@ class Reader:
             g.input(-1 - k, as_dtype(bool), [lengths[label]])
         given.update({name: g.past(name, growth.dim, lengths[growth.label]) for name, growth in self.growing.items()})
         outputs = [p.name for p in self.about.outputs]
-        values = self.values(g, given, [*outputs, *self.state.values()])
+        try:
+            values = self.values(g, given, [*outputs, *self.state.values()])
+        except Inside:  # outside of all loops and branches
+            said = f"{self.about.name} needs a value that one of its branches has only where it is taken"
+            raise UnsupportedError(said, fix="have both branches give that value") from None
         for name, value in zip(self.state, values[len(outputs) :], strict=True):
             (g.grow if name in self.growing else g.assign)(name, value)
         return values[: len(outputs)]

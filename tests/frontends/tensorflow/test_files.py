@@ -279,3 +279,12 @@ def test_the_index_knows_the_checkpoint_and_the_signature(models, tmp_path, inde
     with pytest.raises(NgraphError, match="has no signature 'none'"):
         ng.tensorflow.load(path, signature="none")
     assert called(path, cnn[:1])[1] == 1  # of another length
+
+
+def test_a_value_that_no_branch_keeps_is_an_error_of_the_model(tmp_path):
+    (tmp_path / "none.pbtxt").write_text(
+        'node { name: "none" op: "OptionalNone" } node { name: "y" op: "OptionalGetValue" input: "none"'
+        ' attr { key: "output_types" value { list { type: DT_FLOAT } } } attr { key: "output_shapes" value { list { shape { } } } } }'
+    )
+    with pytest.raises(UnsupportedError, match="has only where it is taken"):
+        ng.tensorflow.load(tmp_path / "none.pbtxt").run(None, {})
