@@ -517,7 +517,8 @@ class _Choice:
         self.assumed: dict[AxisId, int] = {}
         self.short = {a: max(1, g.length(a) // ASSUMED_SPREAD) for a in g.widest.space & g.open}
         self.work_items = self.chunks = 1
-        joined = [n for n in g.nodes if n.kind == "join" and not n.inline and n not in g.results]
+        held = [n for n in g.nodes if n.kind == "join" and not n.inline and n not in g.results]
+        joined = [n for n in held if not g.open.isdisjoint(n.axes)]  # these may be far longer than is assumed
         self.crossing = [*[n for n in g.kept if n.kind != "join" and not n.result], *joined]
         fed: set[Any] = set()  # operands of sums
         for n in reversed(g.nodes):
