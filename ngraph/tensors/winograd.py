@@ -152,10 +152,11 @@ def _pays_when_short(graph: GraphEditor, s: Sum, machine: Cpu) -> bool:
 
     Short calls are assumed to find their operands in the caches.
     """
-    guesses = graph.guesses()
-    short = {a: n if graph.known(a) is not None else max(1, n // ASSUMED_SPREAD) for a, n in guesses.items()}
-    if short == guesses:
+    opened = [a for a in {*s.node.space, *s.x.source.axes} if graph.known(a) is None]
+    if not opened:
         return True
+    guesses = graph.guesses()
+    short = guesses | {a: max(1, guesses[a] // ASSUMED_SPREAD) for a in opened}
     ways = [(lengths, math.prod([lengths[a] for a in s.node.space])) for lengths in (guesses, short)]
     return math.prod([_cost(graph, s, machine, at, machine.all_caches_bandwidth) / (PRODUCT_COST * n) for at, n in ways]) < 1
 

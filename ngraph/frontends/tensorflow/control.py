@@ -83,7 +83,6 @@ def of_optional(n: Any, kept: Value, *, output_types: Sequence[Any], output_shap
     kind, said = output_types[0], output_shapes[0] if output_shapes else None
     if kind is not None:  # None: an optional, which may have no value itself
         array = isinstance(kept, (Tensor, ConstantArray, Sizes))
-
         if kept is NOTHING or (array and (kept.np != kind or not _fits(kept.shape, said))):
             raise Inside
     return (kept,) if len(output_types) == 1 else tuple(kept)
