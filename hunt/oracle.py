@@ -526,8 +526,8 @@ def _whole_binary(name: str, x: np.ndarray, y: np.ndarray, d: str) -> np.ndarray
     )
 
 
-def compare(kind: str, xs: Sequence[V]) -> V:
-    dims, (x, y), (ex, ey), shape = lined(xs)
+def compare(kind: str, xs: Sequence[V], first: Sequence[V] | None = None) -> V:
+    dims, (x, y), (ex, ey), shape = lined(xs, first)
     f = {"equal": np.equal, "less": np.less, "less_equal": np.less_equal, "not_equal": np.not_equal}[kind]
     with np.errstate(all="ignore"):
         r = np.broadcast_to(f(x, y), shape)
@@ -870,7 +870,7 @@ def _elementwise() -> None:
         ("less_equal", "less_equal", False), ("greater", "less", True), ("greater_equal", "less_equal", True),
     ):  # fmt: skip
         FUNCTIONS[name] = lambda r, a, at, i, inner=inner, turned=turned: _truth(
-            compare(inner, common(a[::-1] if turned else a)), at.get("dtype")
+            compare(inner, common(a[::-1] if turned else a), common(a)), at.get("dtype")
         )
     for name in ("and", "or", "xor", "shl", "shr"):
         FUNCTIONS["bits_" + name] = lambda r, a, at, i, name=name: binary(name, _of_bits(common(a), name))

@@ -22,7 +22,7 @@ from ngraph.op_graph.dtypes import DType, accumulator, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
 from ngraph.op_graph.labelled import arranged, axes_of
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import elementwise_reference, union
 
 NUMERIC = ("float", "int", "uint")
@@ -368,6 +368,8 @@ def _within_limits(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 # ---- declarations of elementwise records ------------------------------------------------------------------------------
 
+_SHIFTS = ("shl", "shr")
+
 
 def _typed(name: str, arity: int, kinds: tuple[str, ...], result: DType | None, choices: Iterable[str]) -> Callable[..., TensorType]:
     def type_rule(inputs: tuple[TensorType, ...], **attrs: Any) -> TensorType:
@@ -382,6 +384,8 @@ def _typed(name: str, arity: int, kinds: tuple[str, ...], result: DType | None, 
             wanted = next((d for kind, d in (("float", "float32"), ("int", "int32"), ("bool", "bool")) if kind in kinds), kinds[0])
             of_truth = "; of truth: ng.logical_and, ng.logical_or, ~(x > 0)" if name == "bitwise" else ""
             raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, '{wanted}'); {name} takes {', '.join(kinds)}{of_truth}")
+        if first.kind == "bool" and attrs.get("kind") in _SHIFTS:
+            raise DTypeError("a shift of bool", fix="cast first: ng.cast(x, 'int32')")
         if len(inputs) == 1:
             return inputs[0] if result is None else TensorType(inputs[0].axes, result)
         for i in inputs:
@@ -577,6 +581,14 @@ def _truth(truth: Op, dtype: Any) -> Op:
     return truth if dtype is None else cast(truth, dtype)
 
 
+def _turned(x: Any, y: Any, kind: str) -> Op:
+    """Returns the comparison of y with x, whose axes have the order of an op of x and y."""
+    made = compare(y, x, kind=kind)
+    right, left = made.inputs
+    order = union(left.axes, right.axes)
+    return made if made.axes == order else REGISTRY["broadcast"].build(made, axes=order)
+
+
 def equal(x: Any, y: Any, dtype: Any = None) -> Op:
     """Returns x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`.
 
@@ -610,7 +622,7 @@ def greater(x: Any, y: Any, dtype: Any = None) -> Op:
     >>> ng.function(ng.greater(ng.arange(3, axis="H"), 1))()
     ComputedArray([False, False,  True])
     """
-    return _truth(compare(y, x, kind="lt"), dtype)
+    return _truth(_turned(x, y, "lt"), dtype)
 
 
 def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
@@ -619,7 +631,7 @@ def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
     >>> ng.function(ng.greater_equal(ng.arange(3, axis="H"), 1))()
     ComputedArray([False,  True,  True])
     """
-    return _truth(compare(y, x, kind="le"), dtype)
+    return _truth(_turned(x, y, "le"), dtype)
 
 
 def _shift(x: np.ndarray, y: np.ndarray, left: bool) -> np.ndarray:

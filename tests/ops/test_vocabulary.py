@@ -1104,6 +1104,14 @@ def test_executor_factory():
     np.testing.assert_allclose(by_differences, expected, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["equal", "less", "less_equal", "greater", "greater_equal", "subtract"])
+def test_the_order_of_axes_is_that_of_the_operands(name):
+    """The order of the operand that has all axes, the left one if both do, or else the left one's, then the right one's others."""
+    i, j = ng.axes("I=2 J=3")
+    made = [getattr(ng, name)(ng.placeholder(x), ng.placeholder(y)) for x, y in ([[i], [j]], [[i, j], [j, i]], [[i], [j, i]], [[], [j, i]])]
+    assert [[a.name for a in op.axes] for op in made] == [["I", "J"], ["I", "J"], ["J", "I"], ["J", "I"]]
+
+
 def test_numeric_derivatives():
     got = ng.testing.numeric_derivative(lambda x: x @ x, np.array([1, 2, 3]), 1e-4)
     np.testing.assert_allclose(got, [2, 4, 6], rtol=1e-6)
