@@ -1,7 +1,7 @@
 """Functions of arrays that core ops need and NumPy lacks, independent of each other except where one calls another in this file.
 
 `numpy_ops` names them in its calls; the `numpy` transformer prints their source beside the code that uses them, so a function here
-may use only NumPy and other functions of this file. Dims are in the order that each docstring states.
+may use only NumPy and other functions named in this file. Dims are in the order that each docstring states.
 
 Words: docs/glossary.md.
 """
@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from ngraph.op_graph.dtypes import rounded_once as rounded_once
 
 Array = Any  # an ndarray, or a NumPy scalar where a ufunc returned one
 

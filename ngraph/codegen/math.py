@@ -165,6 +165,14 @@ def _to_odd(x: Number) -> Number:
     return (back.equal(x) | x.is_nan()).select(bits, cut).floating()
 
 
+def _whole_to_odd(x: Number) -> Number:
+    """64-bit integers that float64 holds: beyond 2**53 the lowest 11 bits become 1 unless all are 0, as in `_to_odd`."""
+    lost = x & 0x7FF
+    odd = (x ^ lost) | lost.differs(0).select(0x800, 0, like=x)
+    near = x + (1 << 53) if x.v.dtype.kind == "int" else x
+    return (near.unsigned() > (1 << 54 if x.v.dtype.kind == "int" else 1 << 53)).select(odd, x)
+
+
 def _whole(x: Number, dtype: DType) -> Number:
     """Floats as integers. LLVM's own saturating instruction is taken apart into lanes."""
     top = 2.0 ** (dtype.bits - (dtype.kind == "int"))  # the first float that is too large
@@ -191,7 +199,7 @@ def cast(x: Number, dtype: DType) -> Number:
         return _as_narrow(x, dtype)
     if dtype.is_float and dtype.bits == 16:
         if source.bits > 16 and source.is_integer:
-            x = cast(x, dtypes.float64)
+            x = cast(_whole_to_odd(x) if source.bits == 64 else x, dtypes.float64)
         return narrow(_to_odd(x) if x.v.dtype is dtypes.float64 else cast(x, dtypes.float32), dtype)
     signed = source.kind in ("int", "float")
     if dtype.is_float:

@@ -94,6 +94,8 @@ def _cast(t: Translator, step: Step, dtype: DType) -> VariableRef:
         return t.make("np.not_equal", x.var, 0, dims=x.dims, dtype=dtype)
     if dtype.is_integer and x.var.dtype.is_float:
         return t.make("saturate", x.var, dtype, dims=x.dims, dtype=dtype)
+    if dtype.name == "bfloat16" and x.var.dtype.bits > 16 and x.var.dtype.name != "float32":
+        return t.make("rounded_once", x.var, dtype, dims=x.dims, dtype=dtype)
     return t.astype(x, dtype)
 
 

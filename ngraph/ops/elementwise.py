@@ -95,7 +95,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
     d = as_dtype(dtype if dtype is not None else array.dtype)
     if dtype is not None:
         dtypes.check_fits("a constant", array, d)
-    array = array.astype(d.np, copy=content_of(array) is None)
+    array = array if d.np == array.dtype and content_of(array) is not None else dtypes.cast_array(array, d)
     if axes is None:
         axes = Axes(make_axis(n) for n in array.shape)
     axes = Axes(axes)
@@ -233,7 +233,7 @@ def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
             return np.array(exact, dtype=object).astype(d.np).reshape(x.shape) if exact else np.zeros(x.shape, d.np)
         if d.kind == "bool":
             return np.asarray(x != 0)
-        return x.astype(d.np)
+        return dtypes.cast_array(x, d)
 
 
 def _narrowed(x: np.ndarray, d: DType) -> np.ndarray:

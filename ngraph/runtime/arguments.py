@@ -10,7 +10,7 @@ import numpy as np
 from ngraph.errors import ArgumentError, show_line
 from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.axes import show_axes
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, cast_array
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
@@ -67,7 +67,7 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
                 f"{what} is {dtype}, and got {array.dtype} from {low} to {high}", fix=f"keep it between {dtype.lowest} and {dtype.highest}"
             )
     with np.errstate(all="ignore"):
-        return array.astype(dtype.np)
+        return cast_array(array, dtype)
 
 
 def _not_whole(array: np.ndarray, dtype: DType) -> float | None:

@@ -134,6 +134,30 @@ def test_the_norm_of_integers_does_not_wrap(transformer):
     assert transformer.computation(ng.L2_norm(x, out_axes=()), x)(np.array([100, 100, 50], "i1")) == pytest.approx(150, rel=1e-6)
 
 
+def nearest(n, digits):
+    """The nearest integer of so many binary digits, ties to the even one."""
+    cut = max(abs(n).bit_length() - digits, 0)
+    kept, rest = divmod(abs(n), 1 << cut)
+    up = 2 * rest > 1 << cut or 2 * rest == 1 << cut and kept % 2
+    return (kept + up << cut) * (-1 if n < 0 else 1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint64", "int32", "uint32"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_casts_and_arguments_of_wide_numbers_are_rounded_once(kind, dtype, transformer):
+    """Numbers halfway between two 16-bit ones and one unit beside: what rounds to float32 first takes them for halfway."""
+    rng, digits = np.random.default_rng(4), DIGITS[kind] + 1
+    bits = 15 if kind == "float16" else {"float64": 53, "int64": 63, "int32": 31}.get(dtype, int(dtype[-2:]))
+    odd = rng.integers(2 ** (digits - 2), 2 ** (digits - 1), 60).tolist()
+    signs = np.where(rng.integers(0, 2, 60) & (dtype[0] != "u"), -1, 1).tolist()
+    whole = [((2 * m + 1 << bits - digits) + k % 3 - 1) * sign for k, (m, sign) in enumerate(zip(odd, signs, strict=True))]
+    v, exact = np.array(whole, dtype), np.array([float(nearest(n, DIGITS[kind])) for n in whole])
+    n = ng.make_axis(60, name="N")
+    x, y = ng.placeholder([n], dtype=dtype), ng.placeholder([n], dtype=kind)
+    for got in transformer.computation([ng.cast(x, kind), y, ng.cast(ng.constant(v), kind), ng.constant(v, dtype=kind)], x, y)(v, v):
+        np.testing.assert_array_equal(got.astype(np.float64), exact)
+
+
 def p_norm(a, p):
     return (abs(a) ** p).sum((2, 3), keepdims=True) ** (1 / p)
 
