@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from ngraph.op_graph.dtypes import DType
@@ -93,16 +94,19 @@ def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
         return graph
     e = GraphEditor(graph)
     nodes: list[Draft] = []
-    ends: dict[Draft, Sum] = {}
+    ends: dict[Draft, tuple[Sum, list[Draft]]] = {}
+    taken: set[Draft] = set()  # by the epilogue of a sum: one that meets it later ends before
     for n in e.nodes:
         s = _best(e, n, machine) if n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 else None
         if s is not None:
-            ends[_chain(n)[-1]] = s
+            chain = list(takewhile(lambda u: u not in taken, _chain(n)))
+            taken.update(chain)
+            ends[chain[-1]] = s, chain
         if n not in ends:
             nodes.append(n)
             continue
         e.nodes, e.origin = nodes, n.origin
-        _transformed(e, ends[n], n)
+        _transformed(e, *ends[n])
         nodes = e.nodes
     e.nodes = nodes
     return e.frozen()
@@ -113,7 +117,7 @@ def _chain(n: Draft) -> list[Draft]:
     found = [n]
     while len(found) <= MAX_EPILOGUE_STEPS and not n.result and len(n.users) == 1:
         (u,) = n.users
-        if u.kind != "elem" or u.space != n.space or u.op == "random_bits":
+        if u.kind != "elem" or u.space != frozenset(n.axes) or u.op == "random_bits":
             break
         if any(len(r.identity_indexed) < len(r.index) or r.predicate for r in u.reads if r.source is n):
             break
@@ -424,9 +428,9 @@ class _Maker:
         p = self.graph.elem("multiply", x, y, axes=(*axes, *reduced), dtype=self.dtype)
         return self.graph.node("reduce", "add", [p], axes, n.dtype, reduced=reduced)
 
-    def back(self, made: Read, end: Draft) -> Read:
-        """Returns the results, with the epilogue up to `end` fused."""
-        last = self.s.along[0]
+    def back(self, made: Read, chain: Sequence[Draft]) -> Read:
+        """Returns the results, with the epilogue fused: the chain from the sum on."""
+        last, end = self.s.along[0], chain[-1]
         for w in self.s.along[::-1]:
             axes = tuple([a for a in made.source.axes if a != self.point[w.k]])
             parts = [made.at({self.point[w.k]: j}) for j in range(w.points)]
@@ -438,29 +442,25 @@ class _Maker:
                 predicate = self.graph.length(w.out) - 1 - at
                 place = {**identity_index([a for a in axes if a in to]), w.out: at}
                 if w is last:
-                    row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, end)
+                    row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, chain)
                 joined.append(PiecewisePart(axes, row, place, () if self.graph.holds(predicate) else (predicate,)))
             dtype = end.dtype if w is last else self.dtype
             order = end.axes if w is last else to
             made = self.join(order, tuple(joined), w is last, dtype)
         return made
 
-    def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Draft) -> Arg:
-        """Returns the epilogue from the sum to `end` at one index of a tile."""
-        chain = _chain(self.s.node)
-        before = chain[0]
-        for u in chain[1:]:
+    def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], chain: Sequence[Draft]) -> Arg:
+        """Returns the epilogue at one index of a tile, where the sum is x."""
+        for before, u in pairwise(chain):
             args = [x if type(a) is Read and a.source is before else a.at(place) for a in u.args]
-            x, before = self.graph.elem(u.op, *args, axes=axes, dtype=u.dtype, **u.attrs), u
-            if u is end:
-                break
+            x = self.graph.elem(u.op, *args, axes=axes, dtype=u.dtype, **u.attrs)
         return x
 
 
-def _transformed(graph: GraphEditor, s: Sum, end: Draft) -> None:
-    """Replaces the sum, and its epilogue up to `end`, by the transformed form."""
+def _transformed(graph: GraphEditor, s: Sum, chain: Sequence[Draft]) -> None:
+    """Replaces the sum and its epilogue, the chain from the sum on, by the transformed form."""
     maker = _Maker(graph, s)
     for r in (s.x, s.y):
         graph.preferences += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]
-    made = maker.back(maker.products(maker.windows(), maker.terms()), end)
-    graph.replaced(end, made.source)
+    made = maker.back(maker.products(maker.windows(), maker.terms()), chain)
+    graph.replaced(chain[-1], made.source)

@@ -78,6 +78,23 @@ def test_what_stands_behind_it_is_made_with_its_results(always):
     assert not any(r.source in last.targets for stage in last.stages for r in stage.reads())
 
 
+def test_its_epilogue_is_in_its_kernel():
+    x, f, y, (n, _, k, h, w, *_) = conv(n=1, c=64, k=64, height=56, width=56)
+    b, z = hole(k), hole(n, k, h, w)
+    of_sum = plan(program([y], x, f))
+    made = plan(program([ng.relu(y * b + b) + z], x, f, b, z))
+    assert points(made) == 1 and len(made.steps) == len(of_sum.steps)
+
+
+def test_sums_that_meet_are_both_transformed(always):
+    """The epilogue that both have belongs to one of them."""
+    x, f, y, (n, c, k, h, w, r, s) = conv(height=8, width=8)
+    g, b = hole(k, c, r, s), hole(k)
+    z = ng.conv(x, g, {h: r, w: s}, padding=1)
+    for result in (ng.relu(y * b + z), ng.relu(z + y), ng.tanh(z) + ng.tanh(y)):
+        assert points(verify(agree(program([result], x, f, g, b), rtol=1e-3, atol=1e-3))) == 2
+
+
 def test_one_axis_and_groups(always):
     n, c, k, t, r = axis(3, "N"), axis(6, "C"), axis(4, "K"), axis(21, "T"), axis(3, "R")
     x, f = hole(n, c, t), hole(k, c, r)
