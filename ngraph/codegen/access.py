@@ -125,22 +125,25 @@ def _transposed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
     elements = offset(s, a, top, j)
     phase, end = _reach(a, elements, rows, n, k)
     at = w.at(s.pointer(a), plus(w, elements, -phase), a.dtype)
-    ends = [end - q * n for q in range(-(-end // n))]
+    inside = s.cut_row(top + rows - 1)
+    last = end if inside is None else plus(w, times(w, plus(w, inside, -1 - top), k), phase + 1)
+    ends = [plus(w, last, -q * n) for q in range(-(-end // n))]
     columns = memo(s.known, _transposed_rows, s, at, a.dtype, left, tuple(ends), step, k, phase)
     return _narrowed(s, columns[i - top], j)
 
 
 def _transposed_rows(
-    s: Scope, at: str, dtype: DType, left: int, ends: tuple[int, ...], step: Whole, k: int, phase: int
+    s: Scope, at: str, dtype: DType, left: int, ends: tuple[Whole, ...], step: Whole, k: int, phase: int
 ) -> Sequence[IRValue]:
     """The transpose of `left` rows, `step` elements apart, of each k-th element: the m-th vector has the m-th of every row.
 
     ends: of each vector of a row, the elements to the end.
     """
     w, n, rows = s.w, s.lanes, []
+    masks = [leading(end, n) if isinstance(end, int) else w.tail(end, n) for end in ends]
     for lane in range(left):
         line = w.at(at, times(w, lane, step), dtype)
-        parts = [memo(s.known, load, w, w.at(line, q * n, dtype), dtype, n, leading(end, n)) for q, end in enumerate(ends)]
+        parts = [memo(s.known, load, w, w.at(line, q * n, dtype), dtype, n, mask) for q, mask in enumerate(masks)]
         rows.append(parts[0] if k == 1 else each_kth(w, parts, k, phase))
     return transposed(w, rows + rows[-1:] * (n - left))
 

@@ -21,7 +21,7 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.address import inside_expressions
 from ngraph.schedule.form import Access, Loop, ScheduledStage
 from ngraph.schedule.linear import LinearForm
-from ngraph.targets.tuning import MIN_PARTIAL_LANES
+from ngraph.targets.tuning import MAX_CUT_ROWS, MIN_PARTIAL_LANES
 from ngraph.tensors.index import Load, bounds
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ScopedTable(dict[Any, Any]):
 class Open(NamedTuple):
     """An open loop: it stands at `base` + `offset`; `units` of the tile from there, in the last of which `left` places if it is cut.
 
-    Of rows, `left` are inside, all of them or all but the last.
+    Of rows, `left` are inside, all of them or up to `MAX_CUT_ROWS` fewer.
     """
 
     base: IRValue | None
@@ -172,17 +172,18 @@ class Scope:
                 yield i, j
 
     def step(self, d: Loop, i: int, j: int) -> Whole:
-        """Returns the offset of a tile position along a loop. A row that is not inside is the one before."""
+        """Returns the offset of a tile position along a loop. A row that is not inside is the last one that is."""
         if d is self.tile.across:
             return j * self.lanes if d is self.vec else j
         if d is not self.tile.tile:
             return 0
-        return i if self.cut_row(i) is None else plus(self.w, self.cut_row(i) or 0, -1)
+        rows = self.cut_row(i)
+        return i if rows is None else apply(self.w, "min", plus(self.w, rows, -1), i)
 
     def cut_row(self, i: int) -> Whole | None:
         """Returns the number of rows inside, where row i may be none of them."""
         o = self.opened.get(self.tile.tile) if self.tile.tile is not self.tile.vector else None  # type: ignore[arg-type]  # no loop is None
-        return o.left if o is not None and i == o.units - 1 else None
+        return o.left if o is not None and i >= o.units - MAX_CUT_ROWS else None
 
     def row_inside(self, i: int) -> IRValue | None:
         """Whether row i is inside; None where it is in every call."""

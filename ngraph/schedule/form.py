@@ -301,7 +301,7 @@ class ScheduledStage:
         return LoopKind.REDUCE if d in self.reduced else LoopKind.SERIAL
 
     def cuts_rows(self, d: Loop) -> bool:
-        """Whether an iteration behind whole tiles may have one row less than it computes."""
+        """Whether an iteration behind whole tiles may have fewer rows than it computes."""
         return d is self.tile.tile and bool(self.stage.combine) and self.block is None and self.tile.deep is None
 
     @property

@@ -23,7 +23,7 @@ from ngraph.targets.tuning import (
     MAX_COLUMNS,
     MAX_READ_STREAMS,
     MAX_SHUFFLED_STEP,
-    MIN_CUT_ROWS,
+    MAX_CUT_ROWS,
     MIN_LOOP_BODY,
     MIN_MATRIX_ROWS,
     SCATTERED_LANE_COST,
@@ -222,29 +222,31 @@ def remainders(units: int, rows: bool = False, multiple: int = 1) -> list[OpenSt
     Those take a power of two of steps: up to half of a whole iteration, then a quarter of that and so on, and 1. More of them, such as 8
     and 2 beside 12, 4 and 1, are a third more code, and made no model faster.
 
-    rows: the loop is one of a tile's rows, each with sums of its own. There an iteration of `MIN_CUT_ROWS` or more takes one row less, too:
-    the last row is then the one before, and is not stored. Three rows are one pass over what they share, not two.
+    rows: the loop is one of a tile's rows, each with sums of its own. There an iteration of four or more takes up to `MAX_CUT_ROWS` less,
+    too: rows that are not there are then the last one that is, and are not stored. Two rows are one pass over what they share.
     multiple: of which the number of steps is one in every call; shorter iterations are left out where longer ones leave nothing.
     """
     powers = [1 << k for k in range((units // 2).bit_length())][::-1]
     shorter = powers[::2] + powers[-1:] * (len(powers) % 2 == 0)
-    least = math.gcd(units, multiple)
-    rows = rows and least == 1
-    whole = OpenStep(units, units - (rows and units == MIN_CUT_ROWS))
-    shown = [k for k in shorter if k >= least] if least in (units, *shorter) else shorter
-    return [whole, *[OpenStep(k, k - (rows and k >= MIN_CUT_ROWS)) for k in shown]]
+    step = math.gcd(units, multiple)
+    found = [OpenStep(units, units - MAX_CUT_ROWS * (rows and step == 1 and units == 2 * MAX_CUT_ROWS))]
+    for k in shorter if step not in (units, *shorter) else [k for k in shorter if k >= step]:
+        least = k - MAX_CUT_ROWS * (rows and step == 1 and k >= 2 * MAX_CUT_ROWS)
+        if least < found[-1].least:  # else nothing is left for it
+            found.append(OpenStep(k, least))
+    return found
 
 
 def open_segments(n: int, unit: int, units: int, rows: bool = False) -> list[Segment]:
-    """A loop over n places whose length is open, as `remainders` cuts it; `left`: rows of an iteration that has one less, or lanes."""
+    """A loop over n places whose length is open, as `remainders` cuts it; `left`: rows of an iteration that has fewer, or lanes."""
     found, first = [], 0
     for k, least in remainders(units, rows):
         count = max((n - first) // unit + k - least, 0) // k
-        cut = first + count * k * unit > n  # the last iteration has one row less
+        cut = first + count * k * unit > n  # the last iteration has fewer rows
         if count - cut:
             found.append(Segment(first, first + (count - cut) * k * unit, k))
         if cut:
-            found.append(Segment(first + (count - 1) * k, n, k, k - 1))
+            found.append(Segment(first + (count - 1) * k, n, k, n - first - (count - 1) * k))
         first = min(first + count * k * unit, n)
     return [*found, *([Segment(first, n, 1, n - first)] if first < n else [])]
 

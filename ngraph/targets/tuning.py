@@ -44,8 +44,8 @@ SUMS_IN_FLIGHT = 8
 """[accumulators] That hide the latency of an addition. Rule: four cycles, two begin in each."""
 SPARE_REGISTERS = 4
 """[registers] That a tile of accumulators leaves free, half of them beside its columns. Rule: operands and the next operand."""
-MIN_CUT_ROWS = 4
-"""[rows] Of an iteration behind whole tiles that takes one row less, too. Rule: two rows less are half of it, which has code of its own."""
+MAX_CUT_ROWS = 2
+"""[rows] Up to which an iteration of at least twice as many behind whole tiles takes fewer. Rule: each of these needs an address of its own."""
 MAX_COLUMNS = 4
 """[vectors] Of a tile without rows. Rule: more hide no more latency, see SUMS_IN_FLIGHT."""
 MAX_READ_STREAMS = 8

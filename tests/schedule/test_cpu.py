@@ -143,12 +143,12 @@ def test_steps_of_an_open_loop_do_every_place_once(units, rows):
 
 
 def test_the_price_of_what_is_left_counts_every_iteration():
-    """Behind whole tiles of 11 rows, 9 are two iterations of 4 and one of 1: each takes half the time of a whole tile, or a third."""
+    """Behind whole tiles of 11 rows, 10 are three iterations of 4, the last of two rows: each takes half the time of a whole tile."""
     for units in (5, 8, 11, 13, 16):
         for block in (None, 8, 32, 64):
             assert _units_used(units, 1, 0.0, 64, False, block) == pytest.approx(units)
             assert _units_used(units, 1, 0.5, 64, True, block) < units
-    assert _units_used(8, 1, 0.5, 64, True, 32) > _units_used(11, 1, 8 / 22, 64, True, 32) * 8 / 11 * 1.05
+    assert _units_used(8, 1, 0.5, 64, True, 32) > _units_used(11, 1, 8 / 22, 64, True, 32) * 8 / 11 * 1.04
 
 
 @pytest.mark.parametrize("rows", [None, 3, 17])
