@@ -125,6 +125,8 @@ def _chain(n: Draft) -> list[Draft]:
             break
         found.append(u)
         n = u
+    while found[-1].op == "cast" and found[-1].dtype.bits > found[-2].dtype.bits:
+        found.pop()  # readers widen what is stored short
     return found
 
 
