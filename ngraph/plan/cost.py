@@ -553,7 +553,7 @@ class _Choice:
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
 
     def counted(self) -> list[tuple[int, float]]:
-        """Returns the number of work items, and that with the last ones by their size: at guessed lengths, and at short ones if some are open."""
+        """Returns the number of work items, and the same with the last ones by their size; at guessed lengths, and at short open ones."""
         found = []
         for assumed in [{}, self.short] if self.short else [{}]:
             places = [(assumed[a] if a in assumed else self.g.length(a), b) for a, b in self.loops.items()]

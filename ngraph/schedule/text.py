@@ -19,7 +19,7 @@
 Plans stand as they do in the text of plans. A loop says its axes, its places and how it runs: `vector` lanes, `rows` and `columns` of the
 register tile, `steps` of a sum that are written out, `listed` where loops run as one over listed offsets. `for K // 16` goes over blocks of
 16 places, and `for H, W` over two axes as one. A loop whose places come with a call says how it ends: `left 4 2 1 masked` are steps of the
-tile that each run at most once, then a vector of which a part is masked; 4 or more rows with sums may be up to two rows less. Indentation is
+tile that each run at most once, then a vector of which a part is masked; 4 or more rows with sums may be up to two less. Indentation is
 for readers. Behind `when Len(N) <= 4` stand the versions for such lengths; those behind `otherwise` are for all that none before is for.
 
 A kernel for a graphics processor says how many `threads` run a work item. A loop's places are taken by threads (`thread`), lanes of a warp

@@ -45,7 +45,7 @@ SUMS_IN_FLIGHT = 8
 SPARE_REGISTERS = 4
 """[registers] That a tile of accumulators leaves free, half of them beside its columns. Rule: operands and the next operand."""
 MAX_CUT_ROWS = 2
-"""[rows] Up to which an iteration of at least twice as many behind whole tiles takes fewer. Rule: each of these needs an address of its own."""
+"""[rows] Up to which an iteration of twice as many or more behind whole tiles takes fewer. Rule: each needs an address of its own."""
 MAX_COLUMNS = 4
 """[vectors] Of a tile without rows. Rule: more hide no more latency, see SUMS_IN_FLIGHT."""
 MAX_READ_STREAMS = 8
