@@ -99,7 +99,8 @@ def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
     for n in e.nodes:
         s = _best(e, n, machine) if n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 else None
         if s is not None:
-            chain = list(takewhile(lambda u: u not in taken, _chain(n)))
+            # what follows the gradient of a filter updates it, in its own memory
+            chain = list(takewhile(lambda u: u not in taken, _chain(n))) if s.along[0].results else [n]
             taken.update(chain)
             ends[chain[-1]] = s, chain
         if n not in ends:

@@ -95,6 +95,16 @@ def test_sums_that_meet_are_both_transformed(always):
         assert points(verify(agree(program([result], x, f, g, b), rtol=1e-3, atol=1e-3))) == 2
 
 
+def test_the_update_of_a_filter_stays_in_its_memory():
+    n, c, k, h, w, r, s = (axis(m, a) for m, a in zip((32, 16, 32, 14, 14, 5, 5), "NCKHWRS", strict=True))
+    x, t = hole(n, c, h, w), hole(n, k, h, w)
+    f, v = ng.variable([k, c, r, s], initial_value=0.5), ng.variable([k, c, r, s], initial_value=0)
+    loss = ng.squared_L2(ng.conv(x, f, {h: r, w: s}, padding=2) - t, out_axes=())
+    moved = ng.assign(v, 0.9 * v + ng.deriv(loss, f))
+    made = plan(program([ng.sequential([moved, ng.assign(f, f - 0.1 * v), loss])], x, t))
+    assert points(made) == 3 and sum(b.storage == "state" and b.shares is not None for b in made.buffers) == 2
+
+
 def test_one_axis_and_groups(always):
     n, c, k, t, r = axis(3, "N"), axis(6, "C"), axis(4, "K"), axis(21, "T"), axis(3, "R")
     x, f = hole(n, c, t), hole(k, c, r)
