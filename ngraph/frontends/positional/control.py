@@ -163,12 +163,19 @@ def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callabl
 
 
 def loop(
-    g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Sequence[Callable[[], Value]] = ()
+    g: Any,
+    most: Value,
+    condition: Value,
+    carry: Values,
+    turn: Callable[[Values], Values],
+    empties: Sequence[Callable[[], Value]] = (),
+    uneven: bool = False,
 ) -> tuple[Value, ...]:
     """Returns the carry after the last trip, and for each of `empties` the stacked values of the trips; without trips, its result.
 
     most: the largest number of trips; None: no limit. condition: whether there is a first trip; None: there is.
     turn: from the trip's number, the condition and the carry to the next condition, the next carry, and values to stack.
+    uneven: values to stack may differ in shape, and are a list then.
     It becomes an op where the carry keeps its shape, else it is unrolled.
     """
     trips = None if most is None else g.sizes(most)[0] if isinstance(most, (ConstantArray, Sizes)) else most
@@ -181,7 +188,7 @@ def loop(
         found = as_op(g, attempt)
         if found is not None:
             return found
-    return unrolled(g, most, condition, carry, turn, empties)
+    return unrolled(g, most, condition, carry, turn, empties, uneven)
 
 
 def rolled(g: Any, trips: Any, condition: Value, carry: Values, turn: Callable[[Values], Values], outs: int) -> tuple[Value, ...]:
@@ -215,7 +222,9 @@ def rolled(g: Any, trips: Any, condition: Value, carry: Values, turn: Callable[[
     return tuple(g.made(a, t.dims) for a, t in zip(after, start, strict=True))
 
 
-def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Any) -> tuple[Value, ...]:
+def unrolled(
+    g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Any, uneven: bool = False
+) -> tuple[Value, ...]:
     """The loop turn by turn: each one's condition is known before the next."""
     trips = None if most is None else int(g.known(most).ravel()[0])
     holds = True if condition is None else bool(g.known(condition).ravel()[0])
@@ -240,13 +249,20 @@ def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callabl
         for k, stack in enumerate(stacks):
             stack.append(outside[f"given {1 + len(carry) + k}"])
         trip += 1
-    return (*state, *(together(g, stack) if stack else empty() for stack, empty in zip(stacks, empties, strict=True)))
+    return (*state, *(together(g, stack, uneven) if stack else empty() for stack, empty in zip(stacks, empties, strict=True)))
 
 
-def together(g: Any, stack: list[Value]) -> Value:
-    """Returns values as one, or in a list where they are no tensors of one kind: what branches and loops keep for their derivatives."""
+def together(g: Any, stack: list[Value], uneven: bool = False) -> Value:
+    """Returns values as one, or in a list where they are no tensors of one kind: what branches and loops keep for their derivatives.
+
+    uneven: a list is for tensors of several shapes, too.
+    """
     kinds = {(v.rank, v.np) if isinstance(v, (Tensor, Held)) else None for v in stack}
-    return stacked(g, stack) if len(kinds) == 1 and None not in kinds else stack
+    if len(kinds) > 1 or None in kinds:
+        return stack
+    first = stack[0].shape
+    even = not uneven or all(g.same(a, b) for v in stack[1:] for a, b in zip(first, v.shape, strict=True))
+    return stacked(g, stack) if even else stack
 
 
 class Slices(NamedTuple):

@@ -367,7 +367,9 @@ class Reader:
         outputs = [p.name for p in self.about.outputs]
         try:
             values = self.values(g, given, [*outputs, *self.state.values()])
-        except Inside:  # outside of all loops and branches
+        except Inside as error:  # outside of all loops and branches
+            if error.args:
+                raise GraphError(f"{self.about.name}: {error}") from None
             said = f"{self.about.name} needs a value that one of its branches has only where it is taken"
             raise UnsupportedError(said, fix="have both branches give that value") from None
         for name, value in zip(self.state, values[len(outputs) :], strict=True):

@@ -54,7 +54,10 @@ def _direct() -> Any:
 
 
 class Inside(Exception):
-    """Within a loop or a branch that was to become one op, something is needed that only a stage of its own can give."""
+    """Within a loop or a branch that was to become one op, something is needed that only a stage of its own can give.
+
+    Its argument, if any, is what is wrong where there is no loop and no branch around.
+    """
 
 
 class ModelTrace:

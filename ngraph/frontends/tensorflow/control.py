@@ -111,7 +111,14 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         return tuple(start)
     summing = any(m.op == "TensorArrayGradV3" for m in n.library.function(body).nodes.values())  # of flows, from 0 on
     if summing or any(isinstance(v, TensorList) and v.empty and k not in stacks for k, v in enumerate(start)):
-        start = _with_shapes(n, body, start, stacks)
+        try:
+            start = _with_shapes(n, body, start, stacks)
+        except Inside:  # the body reads what is there only if there is a turn
+            if isinstance(first, ConstantArray):
+                raise
+            if not g.known(first).ravel()[0]:
+                return tuple(start)
+            start = _with_shapes(n, body, start, stacks)
     outside = {*kept, *counters, *stacks, *pops}
     carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in outside]
 
@@ -150,11 +157,12 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
         for k, items in pushed.items():
             v = given[k].item
             counts = v is number or any(v is found[c] for c in counters)
-            items.append(TURN if counts else v if isinstance(v, (ConstantArray, Sizes)) or any(v is start[j] for j in kept) else None)
+            known = v is NOTHING or isinstance(v, (ConstantArray, Sizes)) or any(v is start[j] for j in kept)
+            items.append(TURN if counts else v if known else None)
         return [ConstantArray(np.array(True)), *flat(given), *(given[k].item for k in stacks)]
 
     none = [lambda: ConstantArray(np.zeros(0)) for _ in stacks]  # never called: there is a turn
-    made = control.loop(g, settled(np.array([trips], object)), None, flat(start), counted_turn, none)
+    made = control.loop(g, settled(np.array([trips], object)), None, flat(start), counted_turn, none, uneven=True)
     results = whole(made[: len(carried)])
     for k in counters:
         results[k] = settled(np.array(trips, object), start[k].np)

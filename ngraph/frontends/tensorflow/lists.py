@@ -156,12 +156,22 @@ def of_strings(items: TensorList, text: Value, count: ExprLike) -> TensorList:
 
 
 @translates("TensorListFromTensor")
-def from_tensor(n: Any, x: Value, shape: Value = None) -> TensorList:
+def from_tensor(n: Any, x: Value, shape: Value = None) -> Value:
+    if x is NOTHING or isinstance(x, TensorList):  # see `stack_items`
+        return x
     if is_text(x):  # how many there are is known from here on
         count = int(n.g.known(in_python(n, lambda a: np.array(len(a)), [x], [np.int32])[0]))
         return of_strings(TensorList(None, count, None, np.dtype(object)), x, count)
     t = n.g.full(n.g.tensor(x), [0])
     return TensorList(t, t.shape[0], t.shape[1:], t.np)
+
+
+@translates("TensorListStack")
+def stack_items(n: Any, items: TensorList, shape: Value = None) -> Value:
+    """Returns the items as one tensor; the list itself where `structure` keeps it and they are none."""
+    if items.text is not None:
+        return items.text
+    return items if shape is None and items.tensor is None else items.made(n, shape)
 
 
 @translates("TensorListElementShape")
@@ -171,7 +181,9 @@ def element_shape(n: Any, items: TensorList, *, shape_type: DType = dtypes.int32
 
 
 @translates("TensorListGetItem", "TensorListGather")
-def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Value:
+def gather_items(n: Any, items: Value, indices: Value, shape: Value = None) -> Value:
+    if items is NOTHING or (items.empty and items.text is None and items.shape is None and n.g.same(items.count, 0)):
+        raise Inside("it reads a list without tensors")  # unless in a branch that is not taken, or a loop without turns
     if items.text is not None:
         return in_python(n, lambda a, i: np.asarray(a[i], object), [items.text, indices], [object])[0]
     if items.each is not None and indices.rank == 0:
@@ -249,6 +261,8 @@ def push(n: Any, items: TensorList, item: Value) -> TensorList:
 def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
     if isinstance(items, TurnItem):
         return items, items.item
+    if n.g.same(items.count, 0):
+        raise Inside("it reads a list without tensors")  # unless in a loop without turns
     last = shapes.at(n.g, items.made(n), 0, items.count - 1) if items.items is None else items.items[-1]
     return items.resized(n, items.count - 1), last
 
@@ -284,7 +298,6 @@ def _held(handle: Value, flow: Any) -> TensorList:
 rows(
     {
         "EmptyTensorList": lambda n, shape, most: TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype")),
-        "TensorListStack": lambda n, items, shape=None: items.made(n, shape) if items.text is None else items.text,
         "TensorListLength": lambda n, items: items.length(n),
         "TensorArrayWriteV3": lambda n, handle, index, item, flow: set_item(n, _held(handle, flow), index, item),
         "TensorArrayReadV3": lambda n, handle, index, flow: gather_items(n, _held(handle, flow), index),

@@ -181,8 +181,8 @@ def _without_stacks(nodes: Nodes) -> Nodes:
 
     TensorFlow 1 derives a loop by another one, whose counter runs down from the first one's last; pushes run before the counter is
     increased, and pops behind its decrease. A stack that is filled in a loop within another one becomes a list for each turn of the
-    outer loop, in a list of these; what is pushed in a branch becomes an optional, which each turn of its loop has. What is popped for its
-    order alone is neither pushed nor popped.
+    outer loop, in a list of these; what is pushed in a branch becomes an optional, which each turn of its loop has, and an outer list has
+    nothing for a turn whose branch has no inner list. What is popped for its order alone is neither pushed nor popped.
     """
     pushes, pops = ([n for n in nodes.values() if n.op == op] for op in ("StackPushV2", "StackPopV2"))
     if pushes or pops:
@@ -242,11 +242,11 @@ def _without_stacks(nodes: Nodes) -> Nodes:
             takes = [f"{enter.name}:0", f"{falling[_frame(enter)].name}:0"]
             nodes[item] = _new_node("TensorListGetItem", item, takes, () if k or kept[k] else pop.after)
             value = f"{item}:0"
-            if kept[k]:
-                value = _of_optional(nodes, value, f"{name}/stacked" if k else name, branches, pop.proto.attr["elem_type"].type)
             if kept[k] and k:
                 nodes[name] = _new_node("TensorListFromTensor", name, [value])
                 value = f"{name}:0"
+            elif kept[k]:
+                value = _of_optional(nodes, value, name, branches, pop.proto.attr["elem_type"].type)
     return nodes
 
 

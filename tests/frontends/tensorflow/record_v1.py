@@ -452,6 +452,30 @@ case("derivative_branch_two_loops", nested_derivative(2, lambda w, h, k: tf.cond
 case("derivative_loops_in_branches", nested_derivative(1, loops_in_branches), NESTED, OTHER_WAY)
 case("derivative_branch_with_loop", branch_with_loop, NESTED, OTHER_WAY)
 
+
+def branch_in_a_loop_in_a_branch(w, h, k):
+    inner = lambda j, h: tf.cond(h[1] > 0, lambda: tf.sin(h), lambda: h * w[1])
+    return tf.cond(h[0] > 0.1, lambda: turns(2, inner, h), lambda: h * h + 0.3)
+
+
+def loops_of_other_lengths(w, h, k):
+    """Loops in a branch of which each turn around has as many turns as its number: none at first."""
+    return tf.cond(h[0] > -9, lambda: turns(k, lambda j, h: step(w, h), h), lambda: w[0] * h)
+
+
+def loop_without_turns(w, h, k):
+    """Loops that values end, the inner one before its first turn."""
+    while_large = lambda most, body, h: tf.while_loop(
+        lambda j, h: (j < 3) & (tf.reduce_sum(h * h) > most), lambda j, h: (j + 1, body(h)), [0, h]
+    )[1]
+    branch = lambda h: tf.cond(h[0] > 0, lambda: tf.sin(h), lambda: h * w[1])
+    return while_large(0.1, lambda h: while_large(9.0, branch, h) * w[0], h)
+
+
+case("derivative_branch_loop_branch", nested_derivative(1, branch_in_a_loop_in_a_branch), NESTED, OTHER_WAY)
+case("derivative_loops_of_other_lengths", nested_derivative(1, loops_of_other_lengths), NESTED)
+case("derivative_loop_without_turns", nested_derivative(2, loop_without_turns), NESTED)
+
 if __name__ == "__main__":
     with lzma.open(os.path.join(sys.argv[1], "v1.npz.xz"), "wb") as file:  # as a whole: the graphs are alike
         np.savez(file, **SAVED)

@@ -29,6 +29,8 @@ ASKING = tuple(f"{kind}_training_{how}" for kind in ("embedded", "lstm", "recurr
 OPEN = {
     "maps_open",
     "nested_derivative_while",
+    "derivative_loop_without_turns",
+    "derivative_loops_of_other_lengths",
     *ASKING,
     *(name for name in CASES if name.endswith("_rows")),
 }  # these ask what the length or value of an input is
