@@ -651,9 +651,12 @@ def resize_area(d):
 @case("ScaleAndTranslate", loose=True)
 def scale_and_translate(d):
     kernel = d.one(split("lanczos1 lanczos3 lanczos5 gaussian box triangle keyscubic mitchellcubic"))
-    numbers = [known(d.array("float32", [2], *ends)) for ends in ((0.3, 3), (-2, 2))]
-    sizes = known(d.shape(2, high=9), "int32")
-    return [d.array(d.dtype(), d.shape(4, high=7), -4, 100), sizes, *numbers], {"kernel_type": kernel, "antialias": d.maybe()}
+    x, sizes = d.array(d.dtype(), d.shape(4, high=9), -4, 100), d.shape(2, high=9)
+    if d.maybe():  # as tf.image.resize has it, where kernels end just at elements
+        numbers = [known(np.divide(sizes, x.shape[1:3]).astype("float32")), known(np.zeros(2, "float32"))]
+    else:
+        numbers = [known(d.array("float32", [2], *ends)) for ends in ((0.3, 3), (-2, 2))]
+    return [x, known(sizes, "int32"), *numbers], {"kernel_type": kernel, "antialias": d.maybe()}
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------------------

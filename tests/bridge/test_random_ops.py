@@ -50,6 +50,7 @@ FOUND = [  # by longer runs than the default
     ("ResourceScatterSub", 1002, "cpu"),  # state beside six open lengths
     ("SoftmaxCrossEntropyWithLogits", 3001, "cpu"),  # one row of logits for several labels, of open lengths
     ("StridedSlice", 3004, "direct"),  # backwards from a place before the first one
+    ("ScaleAndTranslate", 94, "direct"),  # elements that lie just where the kernel ends
 ]
 
 

@@ -195,9 +195,15 @@ KERNELS: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 def moved(g: Any, t: Tensor, k: int, count: int, scale: float, shift: float, kernel: str, antialias: bool) -> Tensor:
     """Dim k scaled by a factor and shifted, `count` elements of it; 0 where an element's place is outside of the old dim."""
-    size = g.number(t.shape[k])
-    at = (np.arange(count) + 0.5) / scale - shift / scale
-    near, w = weighted(at - 0.5, *KERNELS[kernel], scale if antialias else 1.0)
+    size, (weight, reach) = g.number(t.shape[k]), KERNELS[kernel]
+    step = np.float32(1) / np.float32(scale)  # places are TensorFlow's in float32: some lie just where a kernel ends
+    at = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * step - step * np.float32(shift)
+    wide = max(step, np.float32(1)) if antialias else np.float32(1)
+    most = math.ceil(reach * wide) + 1
+    check_room(count, 2 * most)
+    near = np.floor(at)[:, None] + np.arange(-most, most, dtype=np.float32)
+    w = weight(((near + np.float32(0.5) - at[:, None]) * (np.float32(1) / wide)).astype(np.float64))
+    near = near.astype(int)
     w = np.where((near >= 0) & (near < size), w, 0.0)
     whole = w.sum(1, keepdims=True)
     w = np.where(((at < 0) | (at > size))[:, None], 0.0, w / np.where(abs(whole) > 1e-35, whole, 1.0))
