@@ -21,7 +21,8 @@ from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of
 MERGES = frozenset({"Merge", "RefMerge"})
 # How ops that write variables begin.
 WRITERS = tuple("Assign Apply SparseApply Resource Rng Scatter StatefulRandom StridedSliceAssign".split())
-HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+REFERENCED = frozenset({"VariableV2", "Variable"})
+HANDLES = REFERENCED | {"VarHandleOp"}
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
 
 
@@ -100,6 +101,12 @@ class GraphBody:
     def source(self, value: str, ops: Container[str] = ("Identity",)) -> str:
         """Returns the value that nodes of these ops only hand on."""
         return handed_on(self.nodes, value, ops)
+
+    def fetched(self, value: str) -> str:
+        """Returns the variable of TensorFlow 1 that a value was read from, which a call gives as it is in the end; else the value."""
+        source = self.source(value)
+        node = self.nodes.get(node_of(source))
+        return source if node is not None and node.op in REFERENCED else value
 
     def silent(self, value: str) -> bool:
         """Returns whether a value is that of a node which gives nothing, and is run for what it does."""

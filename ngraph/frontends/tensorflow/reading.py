@@ -57,9 +57,12 @@ class TensorflowReader(Reader):
         frame = Frame()
         frame.names.update({self.signature.values[name]: parts_of(g, value) for name, value in inputs.items()})
         wanted, body = [self.signature.results[name] for name in outputs], self.file.graph
-        silent = [v for v in wanted if self.file.graph.silent(v)]  # nodes that are run and give nothing
-        if silent:
-            body = GraphBody(body.name, list(body.nodes.values()), body.takes, body.gives, [*body.wanted, *map(node_of, silent)])
+        silent = [v for v in wanted if body.silent(v)]  # nodes that are run and give nothing
+        variables = {v: held for v in wanted if v not in frame.names and (held := body.fetched(v)) != v}  # given as they are in the end
+        if silent or variables:
+            run = [*body.wanted, *map(node_of, (*silent, *variables))]
+            body = GraphBody(body.name, list(body.nodes.values()), body.takes, body.gives, run)
+        wanted = [variables.get(v, v) for v in wanted]
         given = iter(walk_body(g, frame, body, [v for v in wanted if v not in silent], self.file))
         found = [ConstantArray(np.zeros(0)) if v in silent else next(given) for v in wanted]
         dead = [self.signature.results[name] for name, value in zip(outputs, found, strict=True) if value is DEAD]

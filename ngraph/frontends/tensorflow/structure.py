@@ -17,7 +17,7 @@ import numpy as np
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.frontends.positional.walk import in_order
 from ngraph.frontends.tensorflow.dtypes import make_constant
-from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, handed_on, node_of
+from ngraph.frontends.tensorflow.graph import HANDLES, REFERENCED, WRITERS, FunctionLibrary, GraphBody, Node, handed_on, node_of
 from ngraph.frontends.tensorflow.messages import classes
 from ngraph.parts.walk import closure
 
@@ -32,6 +32,7 @@ def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
 
     Raises ParseError for a frame that is not a loop.
     """
+    body = _reading_late(body)
     if not any(node.op in PRIMITIVES for node in body.nodes.values()):
         return body
     for node in body.nodes.values():
@@ -40,6 +41,31 @@ def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
             raise ParseError(f"node {node.name!r} ({node.op}) lacks an input", fix="is the file damaged?")
     nodes = _without_loops(_without_stacks(dict(body.nodes)), body.name, library)
     return GraphBody(body.name, list(_without_branches(nodes, body.name, library).values()), body.takes, body.gives, body.wanted)
+
+
+def _reading_late(body: GraphBody) -> GraphBody:
+    """Returns a body whose nodes behind a write of a variable of TensorFlow 1 take the variable itself, where they take what was read.
+
+    What such a variable is read as shares its memory, which is written in place: who runs after the write sees what was written.
+    """
+    nodes = body.nodes
+    bits = {name: 1 << k for k, name in enumerate([n.name for n in nodes.values() if n.op in REFERENCED])}
+    if not bits or not any(n.op.startswith(WRITERS) for n in nodes.values()):
+        return body
+    found, before, through = dict(nodes), dict[str, int](), {n.op for n in nodes.values() if n.op.startswith(WRITERS)} | {"RefIdentity"}
+    for node in _ordered(nodes):
+        written = 0  # the variables that were written before
+        for name in _before(node):
+            written |= before.get(name, 0)
+        if written:
+            sources = [handed_on(nodes, t) for t in node.takes]
+            takes = [s if written & bits.get(node_of(s), 0) else t for t, s in zip(node.takes, sources, strict=True)]
+            found[node.name] = Node(node.proto, takes, node.after)
+        if node.op in through:
+            for t in node.takes:
+                written |= bits.get(node_of(handed_on(nodes, t, through)), 0)
+        before[node.name] = written
+    return GraphBody(body.name, list(found.values()), body.takes, body.gives, body.wanted)
 
 
 def primitive(node: Node | None) -> str:

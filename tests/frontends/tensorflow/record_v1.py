@@ -258,7 +258,20 @@ def scatters():
         return v.read_value()
 
 
+def read_after_writing():
+    x = hole(3)
+    v, rate = (v1.get_variable(name, initializer=np.ones(3, np.float32)) for name in ("v", "rate"))
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum((v * x - 2) ** 2), var_list=[v])
+    with tf.control_dependencies([step]):
+        y = v + 1.0
+        added = v1.assign_add(rate, v)
+    with tf.control_dependencies([added]):
+        return [y, y * v, tf.identity(v), v1.cond(x[0] > 1, lambda: rate * 2, lambda: rate + v)]
+
+
 for by, resource in (("reference", False), ("handle", True)):
+    if not resource:
+        case("read_after_writing", read_after_writing, {"x": V}, {"x": -V})
     case(f"state_cond_{by}", state_cond, {"x": V}, {"x": -V}, resource=resource)
     case(f"state_loop_{by}", state_loop, {"x": V}, resource=resource)
     case(f"scatters_{by}", scatters, {"x": A}, resource=resource)
