@@ -186,7 +186,7 @@ FOLD: dict[str, Callable[..., Any]] = {
     "GatherV2": lambda n, a, i, axis: NotImplemented if n.attr("batch_dims", 0) else folding.take(a, i, int(axis)),
     "Gather": lambda n, a, i: folding.take(a, i, 0),
     "Reshape": lambda n, a, shape: folding.reshaped(a, shape, False),
-    "ExpandDims": lambda n, a, axis: np.expand_dims(a, int(axis)),
+    "ExpandDims": lambda n, a, axis: np.expand_dims(a, int(axis.item())),
     "Squeeze": lambda n, a: np.squeeze(a, tuple(n.attr("squeeze_dims", [])) or None),
     "Range": _plain(folding.ranged),
     "Fill": lambda n, shape, value: NotImplemented if shape.dtype == object or value.dtype == object else np.full(shape, value),

@@ -208,6 +208,10 @@ class FunctionLibrary:
             raise ParseError(f"there are two functions {body.name!r}", fix="is the file damaged?")
         self._bodies[body.name] = body
 
+    def made(self, name: str) -> GraphBody | None:
+        """Returns a function of nodes that became a loop or branch; None for one of the file."""
+        return None if name in self._functions else self._bodies.get(name)
+
     def function(self, name: str) -> GraphBody:
         """Returns a function by name. Raises ParseError where there is none."""
         if name not in self._bodies:

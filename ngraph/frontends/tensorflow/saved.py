@@ -367,12 +367,14 @@ def _of_function(source: Any) -> ModelFile:
 
 
 def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> ModelFile:
-    """Returns the model of a GraphDef: its placeholders are inputs, and what no node uses is outputs."""
+    """Returns the model of a GraphDef: its placeholders are inputs, and what no node uses, for a check either, is outputs."""
     if not graph.node:
         raise ParseError(f"{name} has no nodes", fix="is it another file?")
     file = ModelFile(name, graph, {})
     body = file.graph
-    used = {node_of(v) for n in body.nodes.values() for v in n.takes}
+    every = [i for n in graph.node for i in n.input]
+    used = {node_of(named(i)) for i in every} | {node_of(v) for n in body.nodes.values() for v in n.takes}
+    used |= {i[1:] for i in every if i.startswith("^")} - {a for n in body.nodes.values() for a in n.after}  # what checks alone wait for
     starts = [n for n in body.nodes.values() if n.op in ("Placeholder", "PlaceholderV2") and numbers(n)]
     given = [f"{n.name}:0" for n in starts] if inputs is None else [named(v) for v in inputs]
     values = {node_of(v): v for v in given if numbers(body.nodes[node_of(v)])}

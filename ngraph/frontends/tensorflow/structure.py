@@ -17,7 +17,18 @@ import numpy as np
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.frontends.positional.walk import in_order
 from ngraph.frontends.tensorflow.dtypes import make_constant
-from ngraph.frontends.tensorflow.graph import HANDLES, REFERENCED, WRITERS, FunctionLibrary, GraphBody, Node, handed_on, node_of
+from ngraph.frontends.tensorflow.graph import (
+    HANDLES,
+    REFERENCED,
+    WRITERS,
+    FunctionLibrary,
+    GraphBody,
+    Node,
+    functions_in,
+    handed_on,
+    has_results,
+    node_of,
+)
 from ngraph.frontends.tensorflow.messages import classes
 from ngraph.parts.walk import closure
 
@@ -34,13 +45,14 @@ def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
     """
     body = _reading_late(body)
     if not any(node.op in PRIMITIVES for node in body.nodes.values()):
-        return body
+        return _without_idle(body, library)
     for node in body.nodes.values():
         there = all(node_of(t) in body.nodes or t in body.takes for t in node.takes)
         if node.op in PASSING and (not there or len(node.takes) < (2 if primitive(node) == "Switch" else 1)):
             raise ParseError(f"node {node.name!r} ({node.op}) lacks an input", fix="is the file damaged?")
     nodes = _without_loops(_without_stacks(dict(body.nodes)), body.name, library)
-    return GraphBody(body.name, list(_without_branches(nodes, body.name, library).values()), body.takes, body.gives, body.wanted)
+    nodes = _without_branches(nodes, body.name, library)
+    return _without_idle(GraphBody(body.name, list(nodes.values()), body.takes, body.gives, body.wanted), library)
 
 
 def _reading_late(body: GraphBody) -> GraphBody:
@@ -101,7 +113,7 @@ def _body(nodes: Nodes, name: str, takes: Sequence[str], gives: Sequence[str], l
     """Adds the function of these nodes to the library, with what its results need, and its branches as If nodes."""
     needed = {n.name: n for n in _ordered(nodes, map(node_of, gives))}
     inside = {n.name: Node(n.proto, n.takes, [a for a in n.after if a in needed]) for n in needed.values()}
-    library.add(GraphBody(name, list(_without_branches(inside, name, library).values()), takes, gives))
+    library.add(_without_idle(GraphBody(name, list(_without_branches(inside, name, library).values()), takes, gives), library))
 
 
 def _handle_of(nodes: Mapping[str, Node], value: str) -> Node | None:
@@ -113,6 +125,58 @@ def _handle_of(nodes: Mapping[str, Node], value: str) -> Node | None:
 def _decides(nodes: Mapping[str, Node], switch: Node | None) -> str:
     """Returns the value that decides a switch, as it is made; "" for another node."""
     return handed_on(nodes, switch.takes[1]) if switch is not None and primitive(switch) == "Switch" else ""
+
+
+# ---- nodes that are run for their order alone --------------------------------------------------------------------------------
+
+CHECKS = frozenset({"Assert", "NoOp", "ControlTrigger", "Print", "PrintV2", "StackCloseV2", "TensorArrayCloseV3", "DisableCopyOnRead"})
+# How ops begin that read what others write, or have effects outside of variables.
+OUTSIDE = tuple("ReadVariableOp VariableShape LookupTable InitializeTable Iterator Save Restore".split())
+OUTSIDE += tuple("PyFunc EagerPyFunc Queue Write Barrier Send Outfeed".split())
+
+
+def _without_idle(body: GraphBody, library: FunctionLibrary) -> GraphBody:
+    """Returns a body whose nodes wait for none that only computes, such as what an Assert would check, but for those that it waits for."""
+    nodes = body.nodes
+    if not any(node.after for node in nodes.values()) or any(node.op in PRIMITIVES for node in nodes.values()):
+        return body  # waiting for what is dead makes dead
+    acting, last = list[str](), dict[str, int]()  # the nodes that do something; the last of them before or at each node, as bits
+    found = dict(nodes)
+
+    def named(bits: int) -> list[str]:
+        names = []
+        while bits:
+            names.append(acting[bits.bit_length() - 1])
+            bits ^= 1 << (bits.bit_length() - 1)
+        return names[::-1]
+
+    for node in _ordered(nodes):
+        waits = every = 0
+        for name in node.after:
+            waits |= last.get(name, 0)
+        for name in _before(node):
+            every |= last.get(name, 0)
+        if node.op == "Assert":
+            found[node.name] = Node(node.proto, [], named(every))
+        elif node.after:
+            found[node.name] = Node(node.proto, node.takes, named(waits))
+        if _acts(node, nodes, library):
+            every = 1 << len(acting)
+            acting.append(node.name)
+        last[node.name] = every
+    return GraphBody(body.name, list(found.values()), body.takes, body.gives, body.wanted)
+
+
+def _acts(node: Node, nodes: Nodes, library: FunctionLibrary) -> bool:
+    """Returns whether a node reads or writes what others write, or has another effect, itself or by what it calls."""
+    if node.op in library:
+        return True
+    for body in (library.made(name) for name in functions_in(node)[1:] if name):
+        if body is None or any(_acts(n, body.nodes, library) for n in body.nodes.values()):
+            return True
+    if node.op.startswith((*WRITERS, *OUTSIDE)) or not (node.op in CHECKS or has_results(node.op)):
+        return True
+    return any(t in nodes and nodes[t].op in REFERENCED for t in map(node_of, node.takes))
 
 
 # ---- stacks --------------------------------------------------------------------------------------------------------------

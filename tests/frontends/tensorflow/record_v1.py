@@ -258,6 +258,16 @@ def scatters():
         return v.read_value()
 
 
+def checked():
+    """A loss whose weights are checked by an op that has no translation, and a new dim by a list of one number."""
+    x, weights = hole(None, 3), hole(None, None, name="w")
+    v = v1.get_variable("v", initializer=np.ones(3, np.float32))
+    loss = v1.losses.absolute_difference(x * v, x * 2, weights=weights)
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    with tf.control_dependencies([step, tf.debugging.assert_positive(loss)]):
+        return [loss, v.read_value(), tf.raw_ops.ExpandDims(input=tf.constant([1.0, 2.0]), axis=tf.constant([1])) * x[0]]
+
+
 def read_after_writing():
     x = hole(3)
     v, rate = (v1.get_variable(name, initializer=np.ones(3, np.float32)) for name in ("v", "rate"))
@@ -271,6 +281,7 @@ def read_after_writing():
 
 for by, resource in (("reference", False), ("handle", True)):
     if not resource:
+        case("checked", checked, {"x": A, "w": np.float32([[1], [2]])}, {"x": A, "w": A + 3})
         case("read_after_writing", read_after_writing, {"x": V}, {"x": -V})
     case(f"state_cond_{by}", state_cond, {"x": V}, {"x": -V}, resource=resource)
     case(f"state_loop_{by}", state_loop, {"x": V}, resource=resource)

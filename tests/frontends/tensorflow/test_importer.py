@@ -29,6 +29,7 @@ ASKING = tuple(f"{kind}_training_{how}" for kind in ("embedded", "lstm", "recurr
 OPEN = {
     "maps_open",
     "nested_derivative_while",
+    "checked",
     "derivative_loop_without_turns",
     "derivative_loops_of_other_lengths",
     *ASKING,
