@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ngraph.errors import OperandError
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import checking, private
 from ngraph.frontends.torch.graph import TorchNode
@@ -184,6 +185,21 @@ def randperm(n: Any, dtype: torch.dtype | None = None, **named: Any) -> torch.Te
     order = torch.argsort(uniform((n,)))
     order = order[torch.argsort(uniform((n,))[order], stable=True)]
     return order.to(torch.int64 if dtype is None else dtype)
+
+
+def dropped(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
+    """Returns x itself where nothing is dropped, as the kernel does, so that what is written in the result is written in x.
+
+    Raises OperandError for a p that is not from 0 to 1, in inference too.
+    """
+    if not 0 <= p <= 1:
+        raise OperandError(f"the probability of dropout is {p}, which is not from 0 to 1", fix="torch.dropout(x, 0.5, train)")
+    return torch.ops.aten.native_dropout(x, p, train)[0] if train and p else x
+
+
+def before_autograd() -> dict[Any, Rule]:
+    """Returns how dropout is taken apart."""
+    return {torch.ops.aten.dropout.default: dropped}
 
 
 def rules() -> dict[Any, Rule]:

@@ -80,7 +80,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
     token = caching.compiling.set(made)
     try:
         rules = private.RulesOnDemand(lambda: decompositions(given))
-        with private.before_autograd(resizing.rules()):
+        with private.before_autograd(before_autograd()):
             function = private.aot(gm, example_inputs, compiler("forward"), compiler("backward"), compiler("inference"), rules)
     except BaseException:
         forget(made)  # Dynamo may try again, with other guards
@@ -170,6 +170,11 @@ def take_strides(graph: Any, inputs: Sequence[Any]) -> None:
                     copy = nodes.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
                 copy.meta["val"] = val
                 node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
+
+
+def before_autograd() -> dict[Any, Callable[..., Any]]:
+    """Returns how ops are taken apart that PyTorch takes apart before it looks at a table."""
+    return {**resizing.rules(), **drawing.before_autograd()}
 
 
 def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:

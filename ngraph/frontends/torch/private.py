@@ -199,9 +199,9 @@ def before_autograd(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
         for overload, rule in rules.items():
             default = overload.overloadpacket.default
             before.update({op: dict(op.py_kernels) for op in (overload, default)})
-            overload.py_kernels.update(dict.fromkeys(keys, rule))
             for key in keys:
                 default.py_kernels.pop(key, None)
+            overload.py_kernels.update(dict.fromkeys(keys, rule))
         for op in (getattr(torch.ops.aten, f"{name}_backward").default for name in (*UPSAMPLING, *SMOOTHING)):
             before[op] = dict(op.py_kernels)
             op.py_kernels.setdefault(torch._C.DispatchKey.Meta, _shape_of_resized)

@@ -10,8 +10,8 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError, user_line
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import empties, losses, private, recurrent, resizing
-from ngraph.frontends.torch.dynamo import decompositions, refused
+from ngraph.frontends.torch import empties, losses, private, recurrent
+from ngraph.frontends.torch.dynamo import before_autograd, decompositions, refused
 from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of, place_at, place_in
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
 from ngraph.frontends.torch.reports import begin, forget
@@ -251,7 +251,7 @@ class CompiledStep:
             )
         others = {k: t.detach() for k, t in enumerate(given) if k not in trained}
         placed = Placed(self.optimizer, list(trained.values()))
-        with private.before_autograd(resizing.rules()):
+        with private.before_autograd(before_autograd()):
             joint = private.joint(gm, trained, others, decompositions(self.given))
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}

@@ -42,6 +42,32 @@ def test_the_backward_graph_has_the_mask_of_the_forward_graph(p):
         torch.testing.assert_close(y[y != 0], torch.full_like(y[y != 0], 6 / (1 - p)))
 
 
+@pytest.mark.parametrize("p, train", [(0.5, False), (0.0, True)])
+def test_dropout_that_drops_nothing_is_its_input(p, train):
+    """What is written in the result is written in the input, as in eager."""
+
+    def f(x):
+        hidden = x * 2
+        y = torch.nn.functional.dropout(hidden, p, train)
+        y += 1
+        return hidden, torch.nn.functional.dropout(x, p, train)
+
+    x = torch.ones(3)
+    hidden, given = torch.compile(f, backend=backend, options=OURS, fullgraph=True)(x)
+    assert torch.equal(hidden, torch.full((3,), 3.0)) and given.data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("p", [1.5, -0.1, float("nan")])
+@pytest.mark.parametrize("train", [False, True])
+def test_probabilities_of_dropout_are_refused_in_inference_too(p, train):
+    def f(x):
+        return torch.dropout(x, p, train)
+
+    for function in (f, torch.compile(f, backend=backend)):
+        with pytest.raises(RuntimeError, match="probability"):
+            function(torch.ones(3))
+
+
 def test_what_the_forward_graph_keeps_of_a_mask_is_its_seed():
     kept = []
 
