@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Self
 
 from ngraph.parts.deferred import deferred
@@ -27,7 +27,7 @@ Line = tuple[str, int]  # file, line number
 
 difflib = deferred("difflib")  # most programs have no mistakes
 
-ENDS: set[CodeType] = set()  # functions that no user program calls: the command's
+ENDS: set[int] = set()  # the ids of code of functions that no user program calls: the command's
 
 
 class _Owners(dict[str, bool | None]):
@@ -53,7 +53,7 @@ def user_line() -> Line | None:
     frame: FrameType | None = sys._getframe(1)
     between = None
     while frame is not None:
-        if frame.f_code in ENDS:
+        if id(frame.f_code) in ENDS:  # code that Dynamo writes has no hash where a constant of it has none
             return None
         file = frame.f_code.co_filename
         users = _OWNERS[file]  # by_user, without a call for each frame

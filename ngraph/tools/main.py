@@ -162,4 +162,4 @@ def done(words: Sequence[str]) -> int:
     return answered(given)
 
 
-ENDS.add(main.__code__)
+ENDS.add(id(main.__code__))

@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from ngraph.errors import user_line
+
 SETUP = """\
 import numpy as np
 import ngraph as ng
@@ -159,3 +161,11 @@ def test_a_dot_over_the_batch_axis_warns_at_the_users_line(tmp_path):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "model.py:7: NgraphWarning: dot(placeholder, placeholder) sums over the batch axis [N=8]" in done.stderr
+
+
+def test_code_without_a_hash_has_a_line_too():
+    function = (lambda: user_line()).__code__.replace(co_filename="theirs.py", co_firstlineno=7)
+    function = function.replace(co_consts=({}, *function.co_consts))
+    with pytest.raises(TypeError):
+        hash(function)
+    assert eval(function) == ("theirs.py", 7)

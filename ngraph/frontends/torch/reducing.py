@@ -72,12 +72,12 @@ def extreme(x: Op, axes: tuple[Any, ...], kind: str) -> Op:
     return e.cast(total(e.cast(x, dtypes.uint8), axes, kind), dtypes.bool_)
 
 
-@translates("aten.any")
+@translates("aten.any", "aten._is_any_true")
 def any_(n: TorchNode, a: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     return logical(n, a, dim, keepdim, "max", "any")
 
 
-@translates("aten.all")
+@translates("aten.all", "aten._is_all_true")
 def all_(n: TorchNode, a: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
     return logical(n, a, dim, keepdim, "min", "all")
 

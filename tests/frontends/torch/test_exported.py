@@ -394,3 +394,14 @@ def test_whole_numbers_divided_by_zero_are_errors(tmp_path):
         loaded(*given)
     with pytest.raises(Exception, match="out of data bounds"):
         session.run(None, dict(zip(names, given, strict=True)))
+
+
+def test_truths_of_whole_tensors():
+    class Truths(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)
+
+    loaded = ng.torch.load(export(Truths(), (torch.ones(2, 3),)))
+    for given in ([[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 0]], [[0, 0, 0], [-1, 0, 0]]):
+        x = torch.tensor(given, dtype=torch.float32)
+        assert [bool(t) for t in loaded(x.numpy())] == [bool(t) for t in Truths()(x)]

@@ -662,3 +662,16 @@ def test_strides_over_a_tensor_whose_dims_lie_in_another_order():
     found, want = torch.compile(f, backend=backend, fullgraph=True, options={"fallback": "error"})(x), f(x)
     slope = torch.randn_like(want)
     torch.testing.assert_close(torch.autograd.grad(found, x, slope), torch.autograd.grad(want, x, slope))
+
+
+def test_code_that_dynamo_writes_may_have_constants_without_a_hash():
+    """Behind the break Dynamo's code holds a dict; each frame of the stack is asked whose it is."""
+
+    def f(x, n):
+        torch._check_tensor_all(n.sum() == x.shape[0], lambda: "as many as x has")
+        return x * 2
+
+    function, x = torch.compile(f, backend=backend), torch.ones(4)
+    assert torch.equal(function(x, torch.tensor([1, 3])), x * 2)
+    with pytest.raises(RuntimeError, match="as many as x has"):
+        function(x, torch.tensor([1, 4]))
