@@ -31,6 +31,7 @@ from ngraph.frontends.torch.graph import (
 )
 from ngraph.frontends.torch.steps import CompiledGraph, Length, LengthStep, OurStep, Result, TensorSlot, TorchStep, slots_in
 from ngraph.op_graph.op import ordered as ops_of
+from ngraph.ops.rearrange import broadcast
 from ngraph.transformers.base import Transformer
 
 VIEWS = frozenset(
@@ -401,16 +402,16 @@ class Segments:
                 if n in needed and not isinstance(n.meta.get("val"), SYMBOLIC):
                     self._inputs(reading, n)
                     reading.read(n)
-        results, forms, orders = [], [], {}
+        results, forms, laid = [], [], dict(reading.holes.values())
         for n in gives:
             with at_line_of(n):
                 op, form, order = self._result(reading, n, slot_of[n])
-            if order is not None and op not in results:
-                orders[op] = [op.axes[k] for k in order]
-            elif order is not None:  # one op in two orders: the second lies as its dims do, and is turned
-                op = reading.op(n, order)
-                place = tuple([order.index(k) for k in range(len(order))])
-                form = form._replace(order=place)
+            before = laid.setdefault(op, order)
+            if before != order:  # one op in two orders: the second is a copy with axes in another order
+                turned = order if before == tuple(range(len(order))) else before
+                op, back = broadcast(op, [op.axes[k] for k in turned]), [turned.index(k) for k in range(len(order))]
+                laid[op] = tuple([back[k] for k in order])
+                form = form._replace(order=tuple(back if form.order is None else [back[k] for k in form.order]))
             results.append(op)
             forms.append(form)
         written = {}
@@ -423,9 +424,8 @@ class Segments:
         written |= self.besides(reading)
         used = used_holes([*results, *written.values()], [op for op, _ in reading.holes.values()]) | written.keys()
         holes = {n: hole for n, hole in reading.holes.items() if hole[0] in used}
-        for op, order in holes.values():
-            if order != tuple(range(len(order))):
-                orders[op] = [op.axes[k] for k in order]
+        laid = {op: laid[op] for op in results} | dict(holes.values())
+        orders = {op: [op.axes[k] for k in order] for op, order in laid.items() if order != tuple(range(len(order)))}
         states = {op: n for n, op in reading.states.items()}
         lengths = reading.lengths([op for op, _ in holes.values()])
         parameters = [*[op for op, _ in holes.values()], *self.extra, *lengths.values()]
@@ -441,8 +441,8 @@ class Segments:
         """Returns what the segment writes beside what the graph writes: values by placeholder, of `reading` or of `extra`."""
         return {}
 
-    def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result, tuple[int, ...] | None]:
-        """Returns a node's tensor as an op, the way from its array, and the order of its axes in memory, where it is another."""
+    def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result, tuple[int, ...]]:
+        """Returns a node's tensor as an op, the way from its array, and the order of the op's axes in memory."""
         val = node.meta["val"]
         if node in self.laid:
             return reading.op(node, range(val.ndim)), Result(slot, None, None, None), self.laid[node]
@@ -454,7 +454,8 @@ class Segments:
         if gone and not empty:
             place = tuple([order.index(k) for k in range(len(order))])
             shape = tuple([self._length(reading, n) for n in val.shape])
-            return reading.op(node, order, gone), Result(slot, None if plain else place, shape, None), None
+            op = reading.op(node, order, gone)
+            return op, Result(slot, None if plain else place, shape, None), tuple(range(len(op.axes)))
         stride = None
         if empty:
             stride = tuple(strides)
@@ -464,7 +465,7 @@ class Segments:
                 if val.shape[k] != 1 and val.stride(k) != dense:
                     stride = tuple(val.stride())
                 dense *= val.shape[k]
-        return reading.op(node, range(len(order))), Result(slot, None, None, stride), None if plain else order
+        return reading.op(node, range(len(order))), Result(slot, None, None, stride), order
 
     def _length(self, reading: Reading, n: Any) -> Any:
         length = reading.g.length(n)

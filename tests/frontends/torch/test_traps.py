@@ -71,6 +71,22 @@ def test_expanded_and_strided_inputs():
     agree(lambda x: x.relu() * 2, torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2)])
+def test_copies_lie_as_they_are_asked_to(order):
+    """Copies of one value in several orders, of an input and of a result: each has the strides of eager."""
+
+    def f(x):
+        y = x + 1
+        last = torch.channels_last
+        copies = [(t.clone(), t.contiguous(), t.contiguous(memory_format=last), t.mT.contiguous().mT) for t in (x, y)]
+        return *copies[0], *copies[1], x.contiguous().expand(2, *x.shape)
+
+    x = torch.randn(2, 3, 4, 5).permute(order).contiguous().permute([order.index(k) for k in range(4)])
+    agree(f, x)
+    agree(lambda x: x.contiguous(), x)
+    agree(lambda x: x.contiguous(memory_format=torch.channels_last), x)
+
+
 def test_outputs_that_are_inputs_or_views_of_them():
     def f(x):
         return x, x.T, x.view(-1)[2:], x * 2
