@@ -237,6 +237,11 @@ def put_at_mask(x: torch.Tensor, mask: torch.Tensor, at: int, values: torch.Tens
     return torch.ops.aten.copy.default(torch.empty_like(x), made.movedim(ranks, ends))
 
 
+def select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: Any) -> Any:
+    """Returns x with `source` in one place along a dim. PyTorch's own rule promotes x where their dtypes differ."""
+    return private.rule_of(torch.ops.aten.select_scatter.default)(x, source.to(x.dtype), dim, index)
+
+
 def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return index_of_masks(x.reshape(-1), [mask.reshape(-1)])
@@ -489,6 +494,7 @@ def rules() -> dict[Any, Any]:
         aten.bincount.default: bincount,
         aten.masked_scatter_backward.default: masked_scatter_backward,
         aten.embedding_renorm.default: embedding_renorm,
+        aten.select_scatter.default: select_scatter,
         **bags(),
     }
 

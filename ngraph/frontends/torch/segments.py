@@ -71,6 +71,7 @@ class Segments:
         laid: Mapping[Node, tuple[int, ...]] | None = None,
     ):
         control.counted(gm)
+        take_views_of_inputs(gm)
         self.gm, self.transformer, self.settings, self.laid = gm, transformer, dict(settings or {}), laid or {}
         self.extra: list[Any] = []
         self.nodes: list[Node] = list(gm.graph.nodes)
@@ -459,12 +460,12 @@ class Segments:
         stride = None
         if empty:
             stride = tuple(strides)
-        elif all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+        elif not any(private.unbacked(n) for n in (*val.shape, *val.stride())):
             dense = 1
             for k in reversed(order):
-                if val.shape[k] != 1 and val.stride(k) != dense:
-                    stride = tuple(val.stride())
-                dense *= val.shape[k]
+                if not private.surely(val.shape[k] == 1) and not private.surely(val.stride(k) == dense):
+                    stride = tuple([self._length(reading, n) for n in val.stride()])
+                dense = dense * val.shape[k]
         return reading.op(node, range(len(order))), Result(slot, None, None, stride), order
 
     def _length(self, reading: Reading, n: Any) -> Any:
@@ -568,6 +569,32 @@ def writes_input(node: Node) -> bool:
         return False
     a, b = target.meta.get("val"), source.meta.get("val")
     return isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor) and a.dtype is b.dtype and tuple(a.shape) == tuple(b.shape)
+
+
+def take_views_of_inputs(gm: GraphModule) -> None:
+    """Makes outputs of open lengths that are views of what is written into an input views of the input.
+
+    AOTAutograd takes their strides and where they begin in memory, and makes them of its input.
+    """
+    nodes, output = gm.graph, gm.graph.output_node()
+    target_of = {n.args[1]: n.args[0] for n in nodes.nodes if writes_input(n)}
+    for node in output.all_input_nodes if target_of else ():
+        chain = [node]
+        while is_view(chain[-1]) and chain[-1] not in target_of:
+            chain.append(chain[-1].args[0])
+        source = chain.pop()
+        if source not in target_of or not chain or not has_open_lengths(node.meta.get("val")):
+            continue
+        now = {source: target_of[source]}
+        with nodes.inserting_before(output):
+            for n in reversed(chain):
+                now[n] = nodes.node_copy(n, lambda a, now=now: now.get(a, a))
+        output.replace_input_with(node, now[node])
+
+
+def has_open_lengths(val: Any) -> bool:
+    """Whether a tensor has a length, a stride or a beginning in memory that comes with calls."""
+    return isinstance(val, torch.Tensor) and not all(isinstance(n, int) for n in (*val.shape, *val.stride(), val.storage_offset()))
 
 
 def ordered(node: Node) -> bool:

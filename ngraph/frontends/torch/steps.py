@@ -52,7 +52,7 @@ class Result(NamedTuple):
     slot: int
     order: tuple[int, ...] | None  # where each dim of the tensor stands in the result; None: as they stand
     shape: tuple[Any, ...] | None  # to expand to
-    stride: tuple[int, ...] | None  # that cannot be had by an order alone
+    stride: tuple[Any, ...] | None  # that cannot be had by an order alone
 
 
 class OurStep:
@@ -337,7 +337,7 @@ class CompiledGraph:
             made = f"v{g.slot}"
             made += "" if g.order is None else f".permute({g.order})"
             made += "" if g.shape is None else f".expand({self._text(tuple(g.shape))})"
-            made = made if g.stride is None else f"laid({made}, {g.stride})"
+            made = made if g.stride is None else f"laid({made}, {self._text(tuple(g.stride))})"
             lines += [f"v{g.slot} = {made}"] * (made != f"v{g.slot}")
         if step.writes:
             lines.append(f"increment(({''.join(f'v{k}, ' for k in step.writes)}))")

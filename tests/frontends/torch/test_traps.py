@@ -65,6 +65,45 @@ def test_inputs_that_share_memory_see_each_others_writes():
     torch.testing.assert_close(base, wanted_base)
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bool, torch.int64])
+def test_what_is_put_into_a_tensor_takes_its_dtype(kind):
+    def f(x, y):
+        z = x.clone()
+        z[0] = y[1]
+        return x.select_scatter(y[0], 0, -1), x.slice_scatter(y[:1], 0, 0, 1), x.diagonal_scatter(y[0, :3]), z
+
+    agree(f, torch.randn(3, 4).to(kind), torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_views_of_written_inputs_of_open_lengths_are_views_of_the_inputs(order):
+    def f(x):
+        rows, columns = x[x.shape[0] // 2 :], x.chunk(2, 1)[1]
+        rows *= 2
+        columns += 1
+        return rows, columns, columns.t()[1:]
+
+    function = compiled(f, dynamic=True)
+    for n in (6, 3):
+        x, y = (torch.arange(4.0 * n).reshape((n, 4) if order == (0, 1) else (4, n)).permute(order) for _ in range(2))
+        for a, b in zip(f(x), function(y), strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+            b.zero_(), a.zero_()
+        assert torch.equal(x, y)
+
+
+def test_results_of_open_lengths_that_are_parts_have_the_strides_of_eager():
+    def f(x):
+        return (x * 2)[:, x.shape[1] // 2 :], x.exp()[::2]
+
+    function = compiled(f, dynamic=True)
+    for shape in ((6, 4), (3, 8)):
+        x = torch.randn(shape)
+        for a, b in zip(f(x), function(x), strict=True):
+            torch.testing.assert_close(b, a)
+            assert a.stride() == b.stride()
+
+
 def test_expanded_and_strided_inputs():
     agree(lambda x, y: x * 2 + y.sum(0), torch.randn(1, 3).expand(4, 3), torch.randn(6, 6)[::2, ::2])
     agree(lambda x: (x + 1).sum(-1), torch.randn(3, 4).T)
