@@ -53,7 +53,7 @@ class ParameterClass(NamedTuple):
 
 
 class Placed:
-    """The parameters of a graph, and what a call brings for them: state, and the scalars of each class of parameters as one vector."""
+    """The parameters of a graph that have a gradient, and what a call brings for them: state, the scalars of each class as one vector."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]):
         self.optimizer, self.rule, self.parameters = optimizer, rule_of(optimizer), list(parameters)
@@ -99,11 +99,11 @@ class Placed:
             made += [*c.counts, *([float(c.fresh)] if self.lacking else [])]
         return made
 
-    def done(self, updated: Sequence[int]) -> None:
-        """Counts a step of these parameters."""
+    def done(self) -> None:
+        """Counts a step."""
         mine: dict[int, list[Any]] = {}
-        for k in updated if self.counts else ():
-            mine.setdefault(self.of[k], []).append(self.optimizer.state[self.parameters[k]])
+        for which, p in zip(self.of, self.parameters, strict=True) if self.counts else ():
+            mine.setdefault(which, []).append(self.optimizer.state[p])
         for k, states in mine.items():
             c = self.classes[k]
             count(states, self.optimizer.param_groups[c.group], c.counts[0])
@@ -126,18 +126,19 @@ class StepSegments(Segments):
         self.batches, self.updates = batches, updates
         inputs = [n for n in joint.graph.graph.nodes if n.op == "placeholder"]
         self.placed, self.clip = placed, dict(clip)
-        self.gradients = [(k, inputs[k], g) for k, g in enumerate(joint.gradients) if g is not None]
+        given = [(node, g) for node, g in zip(inputs, joint.gradients, strict=False) if g is not None]
+        self.gradients = [(k, node, g) for k, (node, g) in enumerate(given)]
         super().__init__(joint.graph, transformer, settings)
         if len({k for n, k in self._levels().items() if self.kind[n] == "ours"}) > 1:
             raise refused(list(self.left.values())) if self.left else self._cut()
         self.hyper = placeholder([make_axis(len(placed.numbers()), name="hyper")], dtype=dtypes.float64, name="hyperparameters")
         self.states: list[dict[str, Op]] = []
-        for k, p in enumerate(placed.parameters):
-            own = states_of(placed.optimizer, p)
-            if inputs[k] not in self.reading.holes:
-                self.reading.hole(inputs[k])
-            axes = self.reading.holes[inputs[k]][0].axes
-            self.states.append({name: self._state(own[name], axes, f"{inputs[k].name}_{name}") for name in placed.names[k]})
+        for k, node, _ in self.gradients:
+            own = states_of(placed.optimizer, placed.parameters[k])
+            if node not in self.reading.holes:
+                self.reading.hole(node)
+            axes = self.reading.holes[node][0].axes
+            self.states.append({name: self._state(own[name], axes, f"{node.name}_{name}") for name in placed.names[k]})
         self.sums = {} if batches == 1 else {k: self._sum(self.reading.holes[node][0], node.name) for k, node, _ in self.gradients}
         self.extra = [*self.sums.values(), *[op for own in self.states for op in own.values()], self.hyper]
 
@@ -174,8 +175,6 @@ class StepSegments(Segments):
         made: dict[Any, Any] = {op: e.filled(0, op.axes, op.dtype) for op in self.sums.values()}
         for k, which in enumerate(placed.of):
             group = placed.optimizer.param_groups[placed.places[k]]
-            if k not in gradients:
-                continue
             p, state = holes[k], self.states[k]
             wide = kinds.wide(p.dtype)
             near = {name: e.cast(op, wide) for name, op in state.items()}
@@ -242,7 +241,7 @@ class CompiledStep:
         gm = losses.corrected(recurrent.lowered(gm))
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
-            raise ArgumentError("the loss depends on no parameter of the optimizer", fix="give the optimizer model.parameters()")
+            raise no_parameter()
         check_loss(gm)
         if private.hooked(self.optimizer, trained.values()):
             raise UnsupportedError(
@@ -250,15 +249,17 @@ class CompiledStep:
                 fix="torch.compile(model, backend='ngraph') calls them",
             )
         others = {k: t.detach() for k, t in enumerate(given) if k not in trained}
-        placed = Placed(self.optimizer, list(trained.values()))
         with private.before_autograd(before_autograd()):
             joint = private.joint(gm, trained, others, decompositions(self.given))
         order = [*trained, *others]
         runs: dict[Any, Callable[[list[Any]], list[Any]]] = {}
-        updated = [k for k, gradient in enumerate(joint.gradients) if gradient is not None]
+        updated = [p for p, gradient in zip(trained.values(), joint.gradients, strict=True) if gradient is not None]
+        if not updated:
+            raise no_parameter()
+        placed = Placed(self.optimizer, updated)
         scalars = Scalars()
 
-        summed = [placed.parameters[k] for k in updated] if self.batches > 1 else []
+        summed = updated if self.batches > 1 else []
 
         def compiled(updates: bool) -> Callable[[list[Any]], list[Any]]:
             how = transformer_of(self.given), settings_of(self.given), self.batches, updates
@@ -284,13 +285,18 @@ class CompiledStep:
             values = *[arguments[k] for k in order], *[self.sums[p] for p in summed], *placed.states(), scalars.of(placed.numbers())
             loss = run([*values])
             if updates:
-                placed.done(updated)
+                placed.done()
             return loss
 
         return step
 
 
 private.take_recurrent_layers(CompiledStep._compile)
+
+
+def no_parameter() -> ArgumentError:
+    """Returns the error for a loss that no parameter of the optimizer decides."""
+    return ArgumentError("the loss depends on no parameter of the optimizer", fix="give the optimizer model.parameters()")
 
 
 def check_loss(gm: Any) -> None:

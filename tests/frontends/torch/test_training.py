@@ -404,3 +404,35 @@ def test_gradients_of_several_batches_make_one_update(kind):
     assert all(p.grad is None for p in ours.parameters())
     with pytest.raises(ArgumentError, match="whole number"):
         ng.torch.compile_step(ours, loss, mine, batches=0)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_parameters_that_the_loss_does_not_read_have_no_state(batches):
+    """Their layer is in the graph, for what it gives beside: eager has no gradient of it."""
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.beside, self.read = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.beside(x), self.read(x)
+
+    ours = Both()
+    theirs, before = copy.deepcopy(ours), ours.beside.weight.detach().clone()
+    optimizers = [torch.optim.AdamW(m.parameters(), 0.1, weight_decay=0.5) for m in (ours, theirs)]
+    step = ng.torch.compile_step(ours, lambda y: y[1].square().mean(), optimizers[0], batches=batches)
+    for _ in range(2):
+        x = torch.randn(3, 4)
+        step(x)
+        (theirs(x)[1].square().mean() / batches).backward()
+        if batches == 1:
+            optimizers[1].step()
+            optimizers[1].zero_grad()
+    if batches == 2:
+        optimizers[1].step()
+    assert torch.equal(ours.beside.weight, before)
+    torch.testing.assert_close(ours.read.weight, theirs.read.weight)
+    states = [o.state_dict()["state"] for o in optimizers]
+    assert states[0].keys() == states[1].keys() == {2, 3}
+    torch.testing.assert_close(states[0], states[1])
