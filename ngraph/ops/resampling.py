@@ -301,6 +301,7 @@ def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
     Places outside of the axis read its first or last element.
     """
     used = (w != 0).any(0)
+    used[:1] |= not used.any()
     near, w = near[:, used], w[:, used]
     size = axis.length or 0
     if near.shape[1] == 1 and (w == 1).all():

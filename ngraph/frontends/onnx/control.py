@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,8 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.positional import control
 from ngraph.frontends.positional.shapes import at, joined, split, stacked, without
-from ngraph.frontends.positional.values import NOTHING, ConstantArray, Nothing, Value
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Nothing, Sizes, Tensor, Value
+from ngraph.ops import elementwise as e
 
 
 @translates("If")
@@ -24,12 +26,27 @@ def if_(n: Any, condition: Value) -> tuple[Value, ...]:
 @translates("Loop")
 def loop(n: Any, most: Value, condition: Value, *carry: Value) -> tuple[Value, ...]:
     graph = n.attr("body")
-    empties = [partial(empty, info) for info in graph.output[1 + len(carry) :]]
-    return control.loop(n.g, most, condition, carry, lambda values: n.graph(graph, values), empties)
+
+    def turn(values: Sequence[Value]) -> Any:
+        return n.graph(graph, values)
+
+    def first() -> Any:
+        start = [ConstantArray(np.array(0, np.int64)), ConstantArray(np.array(True)), *carry]
+        return control.as_op(n.g, lambda names: turn(start))
+
+    empties = [partial(empty, n.g, info, k, first) for k, info in enumerate(graph.output) if k > len(carry)]
+    return control.loop(n.g, most, condition, carry, turn, empties)
 
 
-def empty(info: Any) -> ConstantArray:
+def empty(g: Any, info: Any, k: int, first: Callable[[], Any]) -> Value:
+    """Returns what a loop without trips stacks of its body's output k: of the declared dtype and shape, else of those of the first trip."""
     t = info.type.tensor_type
+    if not (t.elem_type and t.HasField("shape")):
+        found = first()
+        if found is not None and isinstance(found[k], (Tensor, ConstantArray, Sizes)):
+            like = g.full(g.tensor(found[k]))
+            none = g.fresh(0)
+            return Tensor(e.filled(0, [none, *like.dims], like.dtype), [none, *like.dims])
     return ConstantArray(np.zeros((0, *[d.dim_value for d in t.shape.dim]), numpy_type(t.elem_type or 1)))
 
 

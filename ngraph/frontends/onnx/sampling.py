@@ -22,7 +22,7 @@ def resizing(n: Any) -> Resizing:
     return Resizing(
         {"bilinear": "linear"}.get(kind := n.attr("mode", "nearest"), kind),
         n.attr("coordinate_transformation_mode", "asymmetric" if old else "half_pixel"),
-        n.attr("nearest_mode", "floor" if old else "round_prefer_floor"),
+        n.attr("nearest_mode", "by_scale" if old else "round_prefer_floor"),
         bool(n.attr("antialias", 0)),
         n.attr("cubic_coeff_a", -0.75),
         bool(n.attr("exclude_outside", 0)),

@@ -282,7 +282,7 @@ def scan(g: Any, state: Values, xs: Values, turn: Callable[[Values], Values], wa
     ts = [g.tensor(x) for x in xs]
     way = way._replace(axes=[k % t.rank for k, t in zip(way.axes, ts, strict=True)])
     size = ts[-1].shape[way.axes[-1]]
-    if not (isinstance(size, int) and size <= FEW_TRIPS):
+    if not (isinstance(size, int) and 0 < size <= FEW_TRIPS):  # without trips unrolling does not show what is stacked
 
         def attempt(names: Sequence[str]) -> Values:
             return scan_rolled(g, [*map(g.current, names), *state], ts, with_state(g, names, turn, 0, 0), way)

@@ -33,7 +33,7 @@ def spread(g: Any, v: Value, x: Tensor, axis: int, block: int = 0) -> Tensor:
     if not -x.rank <= axis < x.rank:
         raise GraphError(f"there is no axis {axis} of {g.show(x)}")
     axis %= x.rank
-    if t.rank == 1:
+    if t.rank == 1 and (x.rank > 1 or not block):
         return Tensor(t.op, [*[None] * axis, t.dims[0], *[None] * (x.rank - axis - 1)])
     if t.rank != x.rank:
         raise GraphError(f"a scale of {g.show(t)} does not fit {g.show(x)}")

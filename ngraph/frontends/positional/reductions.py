@@ -128,6 +128,8 @@ def hardmax(x: Op, axes: tuple[Any, ...]) -> Op:
     """1 where the first largest over axes stands, else 0."""
     if not axes:
         return e.filled(1, x.axes, x.dtype)
+    if any(a.length == 0 for a in axes):
+        return e.filled(0, x.axes, x.dtype)
     place = iota(axes[0])
     for a in axes[1:]:
         place = place * count((a,), dtypes.int32) + iota(a)

@@ -43,6 +43,7 @@ class Resizing(NamedTuple):
 
     kind     nearest, linear or cubic                       places   the position of each result element in the old dim, see `places`
     nearest  the rounding of positions, a name of NEAREST   antialias  whether the kernel grows where the result is smaller
+             or `by_scale`: up for scales below 1, else down
     cubic    the parameter of the cubic kernel              inside   whether only elements inside have weight
     outside  the value where a region exceeds the old dim    dtype    in which positions are computed
     steps    the parts of an element to which positions are rounded; 0: none
@@ -117,6 +118,8 @@ def _open_resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: 
 def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing, region: tuple[float, float] | None = None) -> Tensor:
     """Dim k of another length. scale: of the lengths; 0: as they are. region: where its ends lie in the old one, as shares of it."""
     size = t.shape[k]
+    if by.nearest == "by_scale":
+        by = by._replace(nearest="ceil" if 0 < scale < 1 else "floor")
     kind, mode, nearest = by.kind, by.places, by.nearest
     if region is None and (scale == 1.0 or (scale == 0.0 and g.same(size, count))):
         return t

@@ -73,6 +73,33 @@ def test_a_count_of_trips_may_come_with_the_call():
     assert m.readings == 1
 
 
+def test_what_a_loop_without_trips_stacks_has_the_dtype_and_shape_of_the_body():
+    """Also where the outputs of the body have no type in the file."""
+    nodes = [h.make_node("Identity", ["c"], ["on"]), h.make_node("Mul", ["s", "w"], ["t"]), h.make_node("Identity", ["i"], ["k"])]
+    body = graph(nodes, [("i", I, []), ("c", B, []), ("s", F, [2, "A"])], [])
+    body.output.extend([onnx.ValueInfoProto(name=n) for n in ("on", "t", "t", "k")])
+    loop = h.make_node("Loop", ["n", "", "x"], ["end", "ts", "ks"], body=body)
+    inputs = [("x", F, [2, "A"]), ("w", F, []), ("n", I, [])]
+    m = ng.onnx.load(model([loop], inputs, [("end", F, None), ("ts", F, None), ("ks", I, None)]))
+    for trips in (0, 2):
+        end, ts, ks = m.run(None, {"x": x(2, 3), "w": np.float32(2), "n": np.int64(trips)})
+        assert (end.shape, ts.shape, ts.dtype, ks.shape, ks.dtype) == ((2, 3), (trips, 2, 3), np.float32, (trips,), np.int64)
+
+
+@pytest.mark.parametrize("length", [0, "t"])
+def test_a_scan_over_nothing_stacks_nothing(length):
+    body = graph(
+        [h.make_node("Add", ["s", "a"], ["t"]), h.make_node("Neg", ["t"], ["y"])],
+        [("s", F, [2]), ("a", F, [2])],
+        [("t", F, [2]), ("y", F, [2])],
+    )
+    node = h.make_node("Scan", ["s0", "A"], ["end", "ys"], body=body, num_scan_inputs=1)
+    m = ng.onnx.load(model([node], [("s0", F, [2]), ("A", F, [length, 2])], [("end", F, None), ("ys", F, None)]))
+    start = x(2)
+    end, ys = m.run(None, {"s0": start, "A": x(0, 2)})
+    assert np.array_equal(end, start) and ys.shape == (0, 2)
+
+
 def test_a_loop_that_grows_what_it_carries_is_unrolled():
     body = graph(
         [h.make_node("Identity", ["c"], ["on"]), h.make_node("Concat", ["s", "s"], ["next"], axis=0)],

@@ -204,6 +204,28 @@ def test_resizing_of_lengths_that_come_with_calls(mode, where):
         assert mine.readings == 1
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("dims", [[1, 2, 1, 3], [1, 2, "h", "w"]])
+def test_resizing_to_nothing(mode, dims):
+    node = h.make_node("Resize", ["x", "", "by"], ["y"], mode=mode)
+    for by in ([1, 1, 0.4, 2], [1, 1, 2, 0.3], [1, 1, 0.4, 0.3]):
+        made = model([node], [("x", F, dims)], [("y", F, None)], {"by": np.array(by, np.float32)})
+        agree(made, {"x": draw(1, 2, 1, 3)})
+
+
+def test_the_first_resize_rounds_up_where_it_makes_smaller():
+    node = h.make_node("Resize", ["x", "by"], ["y"], mode="nearest")
+    for by in ([0.6, 0.6], [0.4, 1.5], [1.7, 0.75], [2, 0.5]):
+        for dims in ([4, 7], ["h", "w"]):
+            made = model([node], [("x", F, dims)], [("y", F, None)], {"by": np.array(by, np.float32)}, opset=10)
+            agree(made, {"x": draw(4, 7)})
+
+
+def test_the_largest_of_nothing_is_marked_nowhere():
+    for opset in (11, 13):
+        agree(model([h.make_node("Hardmax", ["x"], ["y"], axis=1)], [("x", F, [2, 0])], [("y", F, None)], opset=opset), {"x": draw(2, 0)})
+
+
 def test_a_single_element_is_read_at_the_first_place():
     """By `pytorch_half_pixel` it lies at 0, not before it, which the cubic method tells apart: of known lengths and of open ones."""
     node = h.make_node("Resize", ["x", "", "", "size"], ["y"], mode="cubic", coordinate_transformation_mode="pytorch_half_pixel")

@@ -47,6 +47,17 @@ def test_quantize_and_back(dtype):
         agree(nodes, {"x": x}, ["q", "y"], {"s": s, "z": z}, opset=21)
 
 
+def test_blocks_of_a_vector():
+    """The last block may be short."""
+    s, z = np.array([0.5, 2], "f4"), np.array([1, 2], "u1")
+    for x, block in ((f(6) * 9, 3), (f(5) * 9, 3), (f(2) * 9, 1)):
+        nodes = [
+            h.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=0, block_size=block),
+            h.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=-1, block_size=block),
+        ]
+        agree(nodes, {"x": x}, ["q", "y"], {"s": s, "z": z}, opset=21)
+
+
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
 def test_weights_kept_in_narrow_dtypes(name):
     """Initializers, packed where the dtype is narrower than a byte, with a scale for each block."""
