@@ -104,22 +104,23 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
         if dims is None:
             continue
         axes = list(value.axes)
-        if len(dims) != len(axes):
-            raise ArgumentError(
-                f"input {name} has the axes {', '.join(axes) or 'of a scalar: none'}, and the shape {tuple(dims)} was given",
-                fix=f"give {len(axes)} length{'s' * (len(axes) != 1)}",
-            )
-        for k, (a, n) in enumerate(zip(axes, dims, strict=True)):
-            if n is None:
-                continue
-            if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-                raise ArgumentError(f"{n!r} is not a length for dim {k} of input {name}", fix="give a number; None leaves it open")
-            own = program.axes[a]
-            if isinstance(own, int) and own != n:
-                raise ArgumentError(f"dim {k} of input {name} has length {own}, and {n} was given", fix=f"leave it as it is: {own}")
-            if not isinstance(own, int):
-                found[a] = int(n)
+        check_shape(name, f"the axes {', '.join(axes) or 'of a scalar: none'}", [program.axes[a] for a in axes], dims)
+        found.update({a: int(n) for a, n in zip(axes, dims, strict=True) if n is not None and not isinstance(program.axes[a], int)})
     return found
+
+
+def check_shape(name: str, described: str, lengths: Sequence[object], given: Sequence[int | None]) -> None:
+    """Raises ArgumentError where a given shape does not fit an input, whose open lengths are no numbers."""
+    if len(given) != len(lengths):
+        fix = f"give {len(lengths)} length{'s' * (len(lengths) != 1)}"
+        raise ArgumentError(f"input {name} has {described}, and the shape {tuple(given)} was given", fix=fix)
+    for k, (own, n) in enumerate(zip(lengths, given, strict=True)):
+        if n is None:
+            continue
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ArgumentError(f"{n!r} is not a length for dim {k} of input {name}", fix="give a number; None leaves it open")
+        if isinstance(own, int) and own != n:
+            raise ArgumentError(f"dim {k} of input {name} has length {own}, and {n} was given", fix=f"leave it as it is: {own}")
 
 
 # ---- the graph ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import onnx
 from ngraph.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ngraph.export.onnx import file
 from ngraph.export.onnx import model as exporter
-from ngraph.export.onnx.model import Exported, Value
+from ngraph.export.onnx.model import Exported, Value, check_shape
 from ngraph.frontends.onnx.model import Model
 from ngraph.frontends.positional.ports import Port
 from ngraph.op_graph.arguments import checked, shown
@@ -147,7 +147,7 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
 def _ports(model: Model, shapes: Mapping[str, Sequence[int | None]]) -> list[Port]:
     """Returns the inputs of a model, with the given dims for those whose rank its file leaves open.
 
-    Raises UnsupportedError where none are given.
+    Raises UnsupportedError where none are given, ArgumentError where they do not fit.
     """
     made = [p._replace(shape=tuple(shapes[p.name])) if p.shape is None and p.name in shapes else p for p in model.inputs]
     unknown = [p.name for p in made if p.shape is None and p.kind == "tensor"]
@@ -155,6 +155,9 @@ def _ports(model: Model, shapes: Mapping[str, Sequence[int | None]]) -> list[Por
         said = f"the file of {model.name} does not say how many dims {', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'}"
         fix = f"give them: shapes={{{unknown[0]!r}: (1, 224, 224, 3)}}, or --shape {unknown[0]}:?,224,224,3"
         raise UnsupportedError(said, fix=fix)
+    for p in made:
+        if p.shape is not None and p.name in shapes:
+            check_shape(p.name, f"the dims [{', '.join(map(str, p.shape))}]", p.shape, shapes[p.name])
     return made
 
 
@@ -224,6 +227,13 @@ def build(
     opset = exporter.checked(opset)
     if external is not None and (isinstance(external, bool) or not isinstance(external, (int, np.integer)) or external < 0):
         raise ArgumentError(f"external={external!r} is no number of bytes", fix="external=1024")
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise ArgumentTypeError(f"shapes= takes lengths by the names of inputs, not {shown(shapes)}", fix="shapes={'x': (1, 3, 224, 224)}")
+    for input_, given in (shapes or {}).items():
+        if not isinstance(given, (tuple, list, np.ndarray)):
+            raise ArgumentTypeError(
+                f"the shape of {input_} is {shown(given)}", fix=f"shapes={{{input_!r}: (1, None)}}, None for open lengths"
+            )
     values = {k: v for k, v in (shapes or {}).items() if isinstance(v, np.ndarray)}
     lengths = {k: v.shape if isinstance(v, np.ndarray) else v for k, v in (shapes or {}).items()}
     return exporter.build(exported(what, inputs, transformer, lengths, values, name), path, opset, lengths, external)

@@ -385,6 +385,8 @@ def test_wrong_calls(tmp_path):
         (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"q": (1, 6)}), "there is no input q"),
         (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (1, 7)}), "has length 6, and 7 was given"),
         (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (1,)}), "has the axes T, C"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": 6}), "the shape of x is 6"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes=[6]), "shapes= takes lengths by the names of inputs"),
     ):
         with pytest.raises(ng.errors.ArgumentError, match=words):
             call()

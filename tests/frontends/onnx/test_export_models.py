@@ -340,6 +340,8 @@ def test_convert(before, capsys):
         (["b.onnx", "--shape", "q:1,2"], 1, "there is no input q"),
         (["b.onnx", "--shape", "x"], 2, "is not a shape"),
         (["b.onnx", "--shape", "x:1,3,8,8"], 1, "has length 2, and 3 was given"),
+        (["b.onnx", "--shape", "x:"], 1, "input x has the dims [n, 2, "),
+        (["b.onnx", "--shape", "x:1,2,8,8,8"], 1, "and the shape (1, 2, 8, 8, 8) was given"),
     ],
 )
 def test_convert_says_what_is_wrong(before, capsys, arguments, code, words):
