@@ -56,7 +56,7 @@ def _reindex(
     w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...], index: Any, predicate: tuple[ExprLike, ...], pad_value: Any
 ) -> TensorRef:
     """Returns the read, one group of axes after another: a group's indices share axes of the result."""
-    if any(w.length(a) == 0 for a in step.inputs[0].axes):
+    if any(w.length(a) == 0 for a in (*step.inputs[0].axes, *axes)):
         return w.filled(pad_value, axes, x.dtype)
     reads = {a: w.settle(e) for a, e in index}
     predicates = [g for g in map(w.settle, predicate) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that may be negative

@@ -372,7 +372,9 @@ class GraphWriter:
             for d, formal in ((ref.dtype, "T1"), (dtype, "T2")):
                 if onnx_name(d) not in constraints("Cast", self.opset)[formal]:
                     raise Cannot(f"elements of type {d} at opset {self.opset}")
-            (name,) = self.node("Cast", [ref.name], to=onnx_type(dtype))
+            beyond = {"saturate": 0} if dtype.name.startswith("float8") else {}  # infinity or NaN, as in docs/spec.md
+            ties = {"round_mode": "nearest"} if dtype.name == "float8_e8m0fnu" else {}
+            (name,) = self.node("Cast", [ref.name], to=onnx_type(dtype), **beyond, **ties)
             found = self.cache[key] = TensorRef(name, ref.dims, dtype)
         return TensorRef(found.name, ref.dims, dtype)
 

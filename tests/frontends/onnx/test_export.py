@@ -11,6 +11,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from exported import exported, kinds, session  # noqa: E402
+from exported import run as ran  # noqa: E402
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
@@ -510,3 +511,32 @@ def test_slices_without_elements_in_a_loop():
         found = run(None, {"x": drawn(n, 4), "first": drawn(n, seed=1)})
         each = np.cumsum(np.concatenate([drawn(n, seed=1)[:, None], drawn(n, 4)], 1), 1)
         close(found, [each[:, -1], each[:, :-1].T])
+
+
+@pytest.mark.parametrize("length", [2, None])
+def test_backward_slices_that_begin_before_the_first_element_have_none(length):
+    """In a file, -1 is the last element."""
+    H, A = ng.make_axis(2, name="H"), ng.make_axis(length, name="A")
+    x = ng.placeholder([H, A]).named("x")
+    ops = {"y": x[-3:3:-2, :], "z": x[-6:-5:-1, -3:-1:3], "w": x[:, -3:3:-2]}
+    array = np.arange(4, dtype=np.float32).reshape(2, 2)
+    found, _ = ran(exported(ops), {"x": array})
+    for got, want in zip(found, (array[-3:3:-2], array[-6:-5:-1, -3:-1:3], array[:, -3:3:-2]), strict=True):
+        assert np.array_equal(got, want), (got, want)
+
+
+@pytest.mark.parametrize("narrow, beyond", [("float8_e4m3fn", np.nan), ("float8_e5m2", np.inf), ("float8_e4m3fnuz", np.nan)])
+def test_casts_to_8_bits_do_not_saturate_unless_they_say_so(narrow, beyond):
+    A = ng.make_axis(None, name="A")
+    x = ng.placeholder([A]).named("x")
+    ops = {"plain": ng.cast(ng.cast(x, narrow), "float32"), "saturated": ng.cast(ng.cast(x, narrow, saturate=True), "float32")}
+    (plain, saturated), _ = ran(exported(ops), {"x": np.array([1.5, 1e6], np.float32)})
+    assert np.array_equal(plain, [1.5, beyond], equal_nan=True) and saturated[0] == 1.5 and 200 < saturated[1] < 1e5
+
+
+def test_powers_of_two_are_cast_to_the_nearest():
+    A = ng.make_axis(None, name="A")
+    x = ng.placeholder([A]).named("x")
+    y = ng.cast(ng.cast(x, "float8_e8m0fnu"), "float32")
+    (found,), _ = ran(exported(y, 25), {"x": np.array([1.3, 1.5, 1.7, 2], np.float32)})
+    assert found.tolist() == [1, 2, 2, 2]
