@@ -311,6 +311,7 @@ def initial(variable: Op) -> np.ndarray:
         value = value.attrs["value"]
     value = getattr(value, "array", value)
     check_fits(f"the initial value of {variable.label}", value, variable.dtype)
-    if variable.dtype.kind == "bool" or variable.dtype.is_integer and np.asarray(value).dtype.kind == "f":
+    floats = np.asarray(value).dtype.kind == "f"
+    if variable.dtype.kind == "bool" or floats and (variable.dtype.is_integer or variable.dtype.kind == "narrow"):
         value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is valid for any variable
     return fitted(value, variable)

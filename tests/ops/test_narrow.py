@@ -183,3 +183,19 @@ def test_state_and_files_keep_them(tmp_path):
         t.restore(tmp_path / "state.safetensors")
         for got, array in zip(c(), held.values(), strict=True):
             np.testing.assert_array_equal(codes(got), codes(array))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_initial_values_are_any_numbers(name, tmp_path):
+    """Floats, arrays of them, what a function gives, and numbers of the dtype itself; a graph that is kept in a file, too."""
+    d, A = REGISTRY[name], ng.make_axis(2, name="A")
+    own = np.ones(2, d.np)
+    for value in (1.0, [1.0, 1.0], np.float32(1), own, own[0], lambda: np.ones(2), lambda axes: own):
+        v = ng.variable([A], dtype=name, initial_value=value)
+        graphs = [v]
+        if not callable(value):
+            ng.op_graph.text.save([v], tmp_path / "v.json")
+            graphs += ng.op_graph.text.load(tmp_path / "v.json")
+        for g in graphs:
+            found = ngt.make_transformer().computation(g)()
+            assert found.dtype == d.np and np.array_equal(codes(found), codes(own))
