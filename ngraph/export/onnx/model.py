@@ -173,7 +173,7 @@ def _finished(w: GraphWriter, outputs: Sequence[tuple[str, TensorRef]]) -> set[s
     new, named = dict(w.shared.swapped), set()
     for name, ref in outputs:
         w.label = name
-        if ref.name not in own or ref.name in named:
+        if ref.name != name and (ref.name not in own or ref.name in named):  # an imported model may give an input under its own name
             ref = TensorRef(w.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
         named.add(ref.name)
         new.pop(new.pop(ref.name, ""), None)

@@ -28,7 +28,7 @@ class Library:
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.constants: dict[int, ConstantArray] = {}
         self.attributes: dict[int, Any] = {}
-        self.last: dict[int, dict[str, int]] = {}
+        self.last: dict[tuple[int, tuple[str, ...]], dict[str, int]] = {}
         self.kept: list[Any] = []  # function bodies made on the way, so that ids stay theirs
         self.most = self._most(model)
 
@@ -80,11 +80,12 @@ class Library:
         return self.attributes[id(a)]
 
     def last_uses(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> dict[str, int]:
-        """The last node that uses each name."""
-        if id(nodes) not in self.last:
-            self.last[id(nodes)] = last_uses(map(used, nodes), outputs)
+        """The last node that uses each name. Calls of one function may want different outputs of it."""
+        key = id(nodes), tuple(outputs)
+        if key not in self.last:
+            self.last[key] = last_uses(map(used, nodes), outputs)
             self.kept.append(nodes)
-        return self.last[id(nodes)]
+        return self.last[key]
 
 
 def used(node: onnx.NodeProto) -> Iterator[str]:

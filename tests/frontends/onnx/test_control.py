@@ -242,3 +242,14 @@ def test_a_body_mapped_over_a_sequence_uses_values_outside_of_it():
         h.make_node("ConcatFromSequence", ["mapped"], ["y"], axis=0),
     ]
     agree(model(nodes, [("x", F, ["n", 2])], [("y", F, None)], {"one": np.array(1)}), {"x": x(3, 2)}, {"x": x(1, 2)})
+
+
+def test_calls_of_a_function_want_different_results_of_it():
+    imports = [h.make_opsetid("", 18), h.make_opsetid("own", 1)]
+    nodes = [h.make_node("Add", ["a", "a"], ["twice"]), h.make_node("Neg", ["a"], ["less"])]
+    both = h.make_function("own", "Both", ["a"], ["twice", "less"], nodes, imports)
+    calls = [h.make_node("Both", ["x"], ["y"], domain="own"), h.make_node("Both", ["y"], ["", "z"], domain="own")]
+    whole = graph(calls, [("x", F, ["n"])], [("y", F, ["n"]), ("z", F, ["n"])])
+    m = ng.onnx.load(h.make_model(whole, functions=[both], opset_imports=imports, ir_version=9))
+    y, z = m.run(None, {"x": np.array([1, 2], np.float32)})
+    assert y.tolist() == [2, 4] and z.tolist() == [-2, -4]

@@ -309,6 +309,14 @@ def test_a_value_that_is_computed_before_it_is_broadcast_has_another_name():
         np.testing.assert_allclose(got, want, 1e-4, 1e-5, err_msg=name, strict=True)
 
 
+def test_an_input_that_is_a_result_stays_one():
+    before = model([h.make_node("Neg", ["x"], ["y"])], [("x", F, ["n"])], [("y", F, ["n"]), ("x", F, ["n"])], {})
+    made = exported(ng.onnx.load(before.SerializeToString()))
+    assert [o.name for o in made.graph.output] == ["y", "x"] and kinds(made) == {"Neg": 1}
+    y, x = session(made).run(None, {"x": np.ones(2, np.float32)})
+    assert y.tolist() == [-1, -1] and x.tolist() == [1, 1]
+
+
 def test_names_of_other_formats_stay(tmp_path):
     """Of a program of PyTorch: the names of its nodes and parameters."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
