@@ -372,9 +372,12 @@ class GraphWriter:
             for d, formal in ((ref.dtype, "T1"), (dtype, "T2")):
                 if onnx_name(d) not in constraints("Cast", self.opset)[formal]:
                     raise Cannot(f"elements of type {d} at opset {self.opset}")
-            beyond = {"saturate": 0} if dtype.name.startswith("float8") else {}  # infinity or NaN, as in docs/spec.md
-            ties = {"round_mode": "nearest"} if dtype.name == "float8_e8m0fnu" else {}
-            (name,) = self.node("Cast", [ref.name], to=onnx_type(dtype), **beyond, **ties)
+            attrs: dict[str, Any] = {"to": onnx_type(dtype)}
+            if dtype.name.startswith("float8"):
+                attrs["saturate"] = 0  # beyond the largest number infinity or NaN, as in docs/spec.md
+            if dtype.name == "float8_e8m0fnu":
+                attrs["round_mode"] = "nearest"
+            (name,) = self.node("Cast", [ref.name], **attrs)
             found = self.cache[key] = TensorRef(name, ref.dims, dtype)
         return TensorRef(found.name, ref.dims, dtype)
 
