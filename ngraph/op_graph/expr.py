@@ -441,6 +441,11 @@ def _is_natural(term: Any) -> bool:
     return (any if term[0] == "max" else all)(map(_is_least, term[1])) if term[0] in ("max", "*") else False
 
 
+def is_length(e: ExprLike) -> bool:
+    """Whether an expression is one of lengths, and its normal form shows that no call makes it negative."""
+    return not_negative(e) or _is_least(normal(e))
+
+
 def can_be_equal(a: ExprLike, b: ExprLike) -> bool:
     """Whether two lengths are equal for some lengths from 1 and computed numbers from 0 on, of about a thousand cases that are tried.
 

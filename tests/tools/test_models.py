@@ -145,7 +145,7 @@ def test_files_that_are_no_models(folder, verb, name, code, said, capsys, monkey
         ("good.onnx --nonsense", 2, "unrecognized arguments: --nonsense"),
         ("good.onnx --seed x", 2, "argument --seed: 'x' is not a whole number"),
         ("bad.onnx", 1, "2 nodes of made cannot be translated"),
-        ("window.onnx", 1, "a length comes out negative"),
+        ("window.onnx", 1, "a dim would have the length -3"),
         ("", 2, "the following arguments are required: MODEL"),
     ],
 )

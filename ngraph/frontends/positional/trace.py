@@ -124,8 +124,7 @@ class ModelTrace:
     # ---- lengths
     def fresh(self, size: ExprLike, name: str = "") -> Axis:
         """A new axis of this length. Raises GraphError for one below 0."""
-        if isinstance(size, int) and size < 0:
-            raise GraphError(f"a dim would have the length {size}")
+        size = self.checked_length(size)
         self.numbered += 1
         axis = make_axis(None, name=name or f"D{self.numbered}", batch=False, recurrent=False, channel=False)
         axis.family.length = size
@@ -135,7 +134,18 @@ class ModelTrace:
         """An axis with the name of this one and another length; where that is the length of an axis of this name, it is that axis."""
         if isinstance(size, Len) and size.of == axis:
             return size.of
-        return self.fresh(size) if axis is None or (isinstance(size, int) and size < 0) else axis.resized(size)
+        return self.fresh(size) if axis is None else axis.resized(self.checked_length(size))
+
+    def checked_length(self, size: ExprLike) -> ExprLike:
+        """Returns a length. Raises GraphError for one below 0; each call of other shapes is asked where its expression may be."""
+        if isinstance(size, int):
+            below = size < 0
+        else:
+            named = all(isinstance(leaf, Len) and leaf.of.name in self.run.lengths for leaf in expr.leaves(size))
+            below = named and not expr.is_length(size) and not self.truth("le", 0, size)
+        if below:
+            raise GraphError(f"a dim would have the length {self.hint(size)}", fix="" if isinstance(size, int) else "give larger inputs")
+        return size
 
     def open_axis(self, name: str, slot: int, dim: int) -> Axis:
         """The axis of a dim whose length comes with the call; of known length where it is fixed."""

@@ -208,8 +208,23 @@ def test_lengths_cast_to_int32_are_int32():
 def test_a_later_call_without_room_for_a_window_is_refused():
     pool = h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3], dilations=[2])
     m = agree(model([pool], [("x", F, [1, 1, "n"])], [("y", F, None)]), {"x": x(1, 1, 7)}, {"x": x(1, 1, 5)})
-    with pytest.raises(ng.errors.GraphError, match="a length comes out negative"):
+    with pytest.raises(ng.errors.GraphError, match="a dim would have the length -2"):
         m(x(1, 1, 2))
+
+
+@pytest.mark.parametrize("after", ["GlobalAveragePool", "ConvTranspose", "Pad", "Resize"])
+def test_a_length_below_zero_on_the_way_is_refused(after):
+    """Nothing is computed with it, whatever length the result has."""
+    w, pads = np.ones((2, 2, 5, 5), np.float32), np.array([0, 0, 4, 4, 0, 0, 4, 4])
+    more = {"ConvTranspose": ["w"], "Pad": ["pads"], "Resize": ["", "", "sizes"]}.get(after, [])
+    nodes = [h.make_node("Conv", ["x", "w"], ["c"], name="first"), h.make_node(after, ["c", *more], ["y"])]
+    held = {"w": w, "pads": pads, "sizes": np.array([1, 2, 3, 3])}
+    m = ng.onnx.load(model(nodes, [("x", F, ["n", 2, "h", "w_"])], [("y", F, None)], {k: v for k, v in held.items() if k in ("w", *more)}))
+    assert np.asarray(m(x(1, 2, 6, 7))).ndim == 4
+    for shape in ((1, 2, 3, 7), (1, 2, 9, 1)):
+        with pytest.raises(ng.errors.GraphError, match="(?s)'first'.*a dim would have the length -"):
+            m(x(*shape))
+    assert np.asarray(m(x(1, 2, 8, 9))).ndim == 4
 
 
 def test_a_length_that_only_a_body_needs_comes_with_an_input_that_nothing_else_reads():
