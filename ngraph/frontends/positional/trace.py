@@ -137,15 +137,25 @@ class ModelTrace:
         return self.fresh(size) if axis is None else axis.resized(self.checked_length(size))
 
     def checked_length(self, size: ExprLike) -> ExprLike:
-        """Returns a length. Raises GraphError for one below 0; each call of other shapes is asked where its expression may be."""
+        """Returns a length. Raises GraphError for one below 0; calls of other shapes are asked where its expression may be.
+
+        In one graph for all calls such a length is 0.
+        """
         if isinstance(size, int):
             below = size < 0
+        elif expr.is_length(size):
+            below = False
+        elif self.unseen is not None:
+            return expr.maximum(size, 0)
         else:
-            named = all(isinstance(leaf, Len) and leaf.of.name in self.run.lengths for leaf in expr.leaves(size))
-            below = named and not expr.is_length(size) and not self.truth("le", 0, size)
+            below = self.follows(size) and not self.truth("le", 0, size)
         if below:
             raise GraphError(f"a dim would have the length {self.hint(size)}", fix="" if isinstance(size, int) else "give larger inputs")
         return size
+
+    def follows(self, size: ExprLike) -> bool:
+        """Whether a length follows from those of the inputs, and of what has been computed before."""
+        return all(isinstance(leaf, Len) and leaf.of.name in self.run.lengths for leaf in expr.leaves(size))
 
     def open_axis(self, name: str, slot: int, dim: int) -> Axis:
         """The axis of a dim whose length comes with the call; of known length where it is fixed."""
@@ -372,9 +382,12 @@ class ModelTrace:
         return self.ones(Tensor(op, dims))
 
     def renamed(self, t: Tensor, dims: Sequence[Axis | None]) -> Tensor:
-        """The tensor with other axes for its dims; a dim without an axis stays so."""
+        """The tensor with other axes for its dims; a dim without an axis stays so. Raises GraphError for another length."""
         dims = [None if old is None else new for old, new in zip(t.dims, dims, strict=True)]
         pairs = tuple([(a, b) for a, b in zip(t.dims, dims, strict=True) if a is not None and b is not None and unlike(a, b)])
+        for a, b in pairs:
+            if self.follows(a.size) and self.follows(b.size) and not self.same(a.size, b.size):
+                raise GraphError(f"a dim of length {self.hint(a.size)} of {self.show(t)} meets one of length {self.hint(b.size)}")
         op = rename_record.build(t.op, to=pairs) if pairs else t.op
         return Tensor(op, dims)
 

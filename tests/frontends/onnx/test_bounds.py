@@ -112,6 +112,31 @@ def test_other_ops_that_read_and_write_at_an_index_refuse_it(op):
         assert np.isfinite(ng.onnx.load(file, indices="clip").run(bad)["y"]).all()
 
 
+MET = {  # feeds that fit, feeds that do not, and what is said
+    "Split": ({"x": R(5), "s": [2, 3]}, {"x": R(5), "s": [2, 4]}, "parts of 2, 4 do not sum to the length 5"),
+    "GridSample": ({"x": R((2, 1, 3, 3)), "g": R((2, 2, 2, 2))}, {"x": R((2, 1, 3, 3)), "g": R((1, 2, 2, 2))}, "a dim of length 1"),
+    "NonMaxSuppression": ({"x": R((1, 3, 4)), "g": R((1, 1, 3))}, {"x": R((1, 3, 4)), "g": R((1, 1, 2))}, "a dim of length 3"),
+}
+
+
+@pytest.mark.parametrize("op", MET)
+def test_open_lengths_that_do_not_meet_are_refused(op):
+    *feeds, said = MET[op]
+    right, wrong = ({k: np.asarray(v, np.int64 if isinstance(v, list) else np.float32) for k, v in f.items()} for f in feeds)
+    results = ["y", "z"] if op == "Split" else ["y"]
+    inputs = [(k, I if v.dtype == np.int64 else F, [None] * v.ndim) for k, v in right.items()]
+    node = N(op, [*right, *(["most"] if op == "NonMaxSuppression" else [])], results, name="looks")
+    kind = I if op == "NonMaxSuppression" else F
+    file = model([node], inputs, [(y, kind, None) for y in results], {"most": np.array(2)} if op == "NonMaxSuppression" else {})
+    mine = ng.onnx.load(file)
+    for _ in range(2):
+        np.testing.assert_allclose(mine.run(right)["y"], reference(file, right), 1e-5)
+        with pytest.raises(ng.errors.GraphError, match=f"'looks'.*{said}"):
+            mine.run(wrong)
+    with pytest.raises(REFUSED):
+        reference(file, wrong)
+
+
 def test_a_place_of_an_unpooled_row_is_refused():
     """ONNX Runtime's node does not look."""
     node = N("MaxUnpool", ["x", "i"], ["y"], name="looks", kernel_shape=[2], strides=[2])
