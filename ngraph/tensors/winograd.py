@@ -106,8 +106,9 @@ def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
         if n not in ends:
             nodes.append(n)
             continue
-        e.nodes, e.origin = nodes, n.origin
-        _transformed(e, *ends[n])
+        s, chain = ends[n]
+        e.nodes, e.origin = nodes, tuple(dict.fromkeys([o for u in chain for o in u.origin]))
+        _transformed(e, s, chain)
         nodes = e.nodes
     e.nodes = nodes
     return e.frozen()
@@ -465,5 +466,7 @@ def _transformed(graph: GraphEditor, s: Sum, chain: Sequence[Draft]) -> None:
     maker = _Maker(graph, s)
     for r in (s.x, s.y):
         graph.preferences += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]
-    made = maker.back(maker.products(maker.windows(), maker.terms()), chain)
+    products = maker.products(maker.windows(), maker.terms())
+    products.source.hint = s.node.hint if len(chain) > 1 else ""
+    made = maker.back(products, chain)
     graph.replaced(chain[-1], made.source)
