@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.errors import GraphError
 from ngraph.frontends.positional.shapes import padded, sliced, stacked
 from ngraph.frontends.positional.values import Tensor, Value, check_room
 from ngraph.op_graph.expr import Idx
@@ -28,12 +29,15 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
 
 
 def complex_parts(g: Any, t: Tensor) -> Pair:
-    """The real and imaginary parts in the last dim."""
+    """The real part and, where there are two, the imaginary one in the last dim. Raises GraphError for more or none."""
     last = t.dims[-1]
     if last is None:
         return Tensor(t.op, t.dims[:-1]), None
-    re, im = (g.read(t, [*t.dims[:-1], None], {last: k}) for k in (0, 1))
-    return Tensor(re.op, re.dims[:-1]), Tensor(im.op, im.dims[:-1])
+    count = 1 if g.follows(last.size) and g.same(last.size, 1) else 2
+    if count == 2 and g.follows(last.size) and not g.same(last.size, 2):
+        raise GraphError(f"{g.show(t)} has {g.hint(last.size)} parts in its last dim", fix="give a real and an imaginary one")
+    re, *im = [Tensor(p.op, p.dims[:-1]) for p in (g.read(t, [*t.dims[:-1], None], {last: k}) for k in range(count))]
+    return re, im[0] if im else None
 
 
 def fitted(g: Any, x: Pair, k: int, length: int) -> Pair:

@@ -279,8 +279,10 @@ def nonzero(g: Any, t: Tensor) -> Tensor:
 
 
 def compressed(g: Any, t: Tensor, condition: Value, k: int) -> Tensor:
-    """Along dim k what stands where a condition holds."""
-    t = g.full(t, [k])
+    """Along dim k what stands where a condition holds. Raises GraphError for one that is longer than the dim."""
+    t, (size,) = g.full(t, [k]), condition.shape
+    if g.follows(size) and g.follows(t.shape[k]) and not g.truth("le", size, t.shape[k]):
+        raise GraphError(f"the condition has length {g.hint(size)}, and dim {k} of {g.show(t)} {g.hint(t.shape[k])}")
     if isinstance(condition, ConstantArray):
         index: Value = ConstantArray(np.flatnonzero(condition.array))
     else:

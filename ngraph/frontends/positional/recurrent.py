@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ngraph.frontends.positional.products import multiplied
-from ngraph.frontends.positional.shapes import at, stacked
+from ngraph.frontends.positional.shapes import at, check_sizes, stacked
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
@@ -61,6 +61,19 @@ def recurrent(
     [directions, 3 * hidden]: from c to the gates.
     """
     gates, hidden = GATES[how.kind], how.hidden
+    _, rows, inputs = t.shape
+    shapes = {
+        "weights": (w, (gates * hidden, inputs)),
+        "weights of the state": (r, (gates * hidden, hidden)),
+        "bias": (bias, (2 * gates * hidden,)),
+        "peephole": (peephole, (3 * hidden,)),
+        **{f"first state {k}": (v, (rows, hidden)) for k, v in enumerate(first)},
+    }
+    for what, (v, sizes) in shapes.items():
+        if v is not None:
+            check_sizes(g, v, what, len(how.backwards), *sizes)
+    if lengths is not None:
+        check_sizes(g, lengths, "lengths", rows)
     t = g.full(t)
     time, batch, inside = t.dims
     width = g.number(w.shape[-1])

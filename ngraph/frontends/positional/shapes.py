@@ -39,6 +39,12 @@ def check_dims(g: Any, t: Tensor, what: str, *names: str) -> None:
         raise GraphError(f"{what} has {t.rank} dims, {g.show(t)}, and takes {len(names)}: {', '.join(names)}")
 
 
+def check_sizes(g: Any, v: Value, what: str, *sizes: ExprLike) -> None:
+    """Raises GraphError where a value has another shape than these lengths."""
+    if v.rank != len(sizes) or not all(g.same(a, b) for a, b in zip(v.shape, sizes, strict=True)):
+        raise GraphError(f"{what} is {g.show(v)}, and takes [{', '.join([str(g.hint(s)) for s in sizes])}]")
+
+
 def permuted(t: Tensor, *order: int | None) -> Tensor:
     """The dims in another order, which moves nothing: where each of the result comes from, None for a new one of length 1."""
     return Tensor(t.op, [None if k is None else t.dims[k] for k in order])

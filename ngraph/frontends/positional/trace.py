@@ -481,7 +481,10 @@ class ModelTrace:
 
     # ---- reshaping
     def reshape(self, t: Tensor, shape: Sequence[ExprLike]) -> Tensor:
-        """The elements in another shape; axes stay where a dim stays, the rest is read at digits of the flat position."""
+        """The elements in another shape; axes stay where a dim stays, the rest is read at digits of the flat position.
+
+        Raises GraphError for another number of elements.
+        """
         old: list[Axis] = [d for d in t.dims if d is not None]
         new: list[ExprLike] = [n for n in shape if not (isinstance(n, int) and n == 1)]
         i, j, ni, nj = 0, 0, len(old), len(new)
@@ -492,6 +495,9 @@ class ModelTrace:
         middle = [self.fresh(n) for n in new[j:nj]]
         group = old[i:ni]
         op = t.op
+        before, after = (product(a.size for a in axes) for axes in (group, middle))
+        if not self.equal(before, after) and self.follows(before) and self.follows(after) and not self.same(before, after):
+            raise GraphError(f"{self.show(t)} is to have the shape {[self.hint(n) for n in shape]}, which has another number of elements")
         if group or middle:
             op = self.regroup(t.op, group, middle)
         axes = iter([*old[:i], *middle, *old[ni:]])

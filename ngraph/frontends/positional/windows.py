@@ -17,7 +17,7 @@ from ngraph.frontends.positional.indexing import index_along, known_array
 from ngraph.frontends.positional.products import multiplied
 from ngraph.frontends.positional.reductions import power_mean
 from ngraph.frontends.positional.sampling import between
-from ngraph.frontends.positional.shapes import padded, permuted, size_op
+from ngraph.frontends.positional.shapes import check_sizes, padded, permuted, size_op
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axis
@@ -182,6 +182,7 @@ def max_unpool(g: Any, t: Tensor, indices: Value, by: Windowing, wanted: Sequenc
     """Each value goes to its flat position in a tensor of zeros, which then gets the wanted lengths. name: what errors call the result."""
     kernel, strides, _, pads, *_ = by
     k = len(kernel)
+    check_sizes(g, indices, "the positions", *t.shape)
     least = [(s - 1) * strides[j] + (kernel[j] - pads[j] - pads[j + k]) for j, s in enumerate(t.shape[2:])]
     sizes = [*t.shape[:2], *least]
     axis = g.fresh(product(sizes))

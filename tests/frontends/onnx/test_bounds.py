@@ -112,29 +112,48 @@ def test_other_ops_that_read_and_write_at_an_index_refuse_it(op):
         assert np.isfinite(ng.onnx.load(file, indices="clip").run(bad)["y"]).all()
 
 
-MET = {  # feeds that fit, feeds that do not, and what is said
-    "Split": ({"x": R(5), "s": [2, 3]}, {"x": R(5), "s": [2, 4]}, "parts of 2, 4 do not sum to the length 5"),
-    "GridSample": ({"x": R((2, 1, 3, 3)), "g": R((2, 2, 2, 2))}, {"x": R((2, 1, 3, 3)), "g": R((1, 2, 2, 2))}, "a dim of length 1"),
-    "NonMaxSuppression": ({"x": R((1, 3, 4)), "g": R((1, 1, 3))}, {"x": R((1, 3, 4)), "g": R((1, 1, 2))}, "a dim of length 3"),
+LSTM = {"x": R((5, 2, 3)), "w": R((1, 16, 3)), "r": R((1, 16, 4)), "b": R((1, 32))}
+MET = {  # inputs that fit, one of them in another shape, attributes, and what is said
+    "Split": ({"x": R(5), "s": [2, 3]}, {"s": [2, 4]}, {}, "parts of 2, 4 do not sum to the length 5"),
+    "GridSample": ({"x": R((2, 1, 3, 3)), "g": R((2, 2, 2, 2))}, {"g": R((1, 2, 2, 2))}, {}, "a dim of length 1"),
+    "NonMaxSuppression": ({"x": R((1, 3, 4)), "g": R((1, 1, 3)), "k": np.array(2)}, {"g": R((1, 1, 2))}, {}, "a dim of length 3"),
+    "LSTM": (LSTM, {"w": R((1, 15, 3))}, {"hidden_size": 4}, "weights is .1, 15, 3., and takes .1, 16, 3."),
+    "LSTM of two directions": (LSTM, {"r": R((2, 16, 4))}, {"hidden_size": 4}, "weights of the state is .2, 16, 4."),
+    "LSTM with a bias": (LSTM, {"b": R((1, 33))}, {"hidden_size": 4}, "bias is .1, 33., and takes .1, 32."),
+    "DepthToSpace": ({"x": R((1, 8, 2, 2))}, {"x": R((1, 9, 2, 2))}, {"blocksize": 2}, "another number of elements"),
+    "SpaceToDepth": ({"x": R((1, 2, 4, 4))}, {"x": R((1, 2, 5, 4))}, {"blocksize": 2}, "another number of elements"),
+    "MaxUnpool": (
+        {"x": R((1, 1, 2)), "i": np.arange(2).reshape(1, 1, 2)},
+        {"x": R((1, 1, 3))},
+        {"kernel_shape": [2]},
+        "positions is .1, 1, 2.",
+    ),
+    "Compress": ({"x": R(3), "m": np.ones(2, bool)}, {"m": np.ones(4, bool)}, {"axis": 0}, "the condition has length 4"),
+    "STFT": ({"x": R((1, 16, 2)), "k": np.array(4), "w": R(8)}, {"x": R((1, 16, 3))}, {"onesided": 0}, "3 parts in its last dim"),
 }
+ANSWERED = ("Compress",)  # ONNX Runtime leaves out what is too much
 
 
-@pytest.mark.parametrize("op", MET)
-def test_open_lengths_that_do_not_meet_are_refused(op):
-    *feeds, said = MET[op]
-    right, wrong = ({k: np.asarray(v, np.int64 if isinstance(v, list) else np.float32) for k, v in f.items()} for f in feeds)
+@pytest.mark.parametrize("case", MET)
+def test_open_lengths_that_do_not_meet_are_refused(case):
+    given, other, attributes, said = MET[case]
+    op = case.split()[0]
+    kinds = {"f": (np.float32, F), "i": (np.int64, I), "b": (bool, B)}
+    arrays = {k: np.asarray(v) for k, v in given.items()}
+    right = {k: v.astype(kinds[v.dtype.kind][0]) for k, v in arrays.items()}
+    wrong = right | {k: np.asarray(v).astype(right[k].dtype) for k, v in other.items()}
     results = ["y", "z"] if op == "Split" else ["y"]
-    inputs = [(k, I if v.dtype == np.int64 else F, [None] * v.ndim) for k, v in right.items()]
-    node = N(op, [*right, *(["most"] if op == "NonMaxSuppression" else [])], results, name="looks")
-    kind = I if op == "NonMaxSuppression" else F
-    file = model([node], inputs, [(y, kind, None) for y in results], {"most": np.array(2)} if op == "NonMaxSuppression" else {})
+    node = N(op, [*right], results, name="looks", **attributes)
+    inputs = [(k, kinds[v.dtype.kind][1], [None] * v.ndim) for k, v in right.items()]
+    file = model([node], inputs, [(y, I if op == "NonMaxSuppression" else F, None) for y in results])
     mine = ng.onnx.load(file)
     for _ in range(2):
-        np.testing.assert_allclose(mine.run(right)["y"], reference(file, right), 1e-5)
-        with pytest.raises(ng.errors.GraphError, match=f"'looks'.*{said}"):
+        np.testing.assert_allclose(mine.run(right)["y"], reference(file, right), 1e-4, 1e-5)
+        with pytest.raises(ng.errors.GraphError, match=f"(?s)'looks'.*{said}"):
             mine.run(wrong)
-    with pytest.raises(REFUSED):
-        reference(file, wrong)
+    if op not in ANSWERED:
+        with pytest.raises(REFUSED):
+            reference(file, wrong)
 
 
 def test_a_place_of_an_unpooled_row_is_refused():
