@@ -495,9 +495,11 @@ class ModelTrace:
         middle = [self.fresh(n) for n in new[j:nj]]
         group = old[i:ni]
         op = t.op
-        before, after = (product(a.size for a in axes) for axes in (group, middle))
-        if not self.equal(before, after) and self.follows(before) and self.follows(after) and not self.same(before, after):
-            raise GraphError(f"{self.show(t)} is to have the shape {[self.hint(n) for n in shape]}, which has another number of elements")
+        if not self.equal(product(a.size for a in group), product(a.size for a in middle)):
+            before, after = product(t.shape), product(shape)  # equal where some dim has length 0, too
+            if self.follows(before) and self.follows(after) and not self.same(before, after):
+                said = f"{self.show(t)} is to have the shape {[self.hint(n) for n in shape]}, which has another number of elements"
+                raise GraphError(said)
         if group or middle:
             op = self.regroup(t.op, group, middle)
         axes = iter([*old[:i], *middle, *old[ni:]])
