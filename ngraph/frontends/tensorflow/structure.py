@@ -72,7 +72,8 @@ def _reading_late(body: GraphBody) -> GraphBody:
         if written:
             sources = [handed_on(nodes, t) for t in node.takes]
             takes = [s if written & bits.get(node_of(s), 0) else t for t, s in zip(node.takes, sources, strict=True)]
-            found[node.name] = Node(node.proto, takes, node.after)
+            behind = [node_of(t) for t, s in zip(node.takes, takes, strict=True) if t != s]  # the write may be what only the read waits for
+            found[node.name] = Node(node.proto, takes, [*node.after, *behind])
         if node.op in through:
             for t in node.takes:
                 written |= bits.get(node_of(handed_on(nodes, t, through)), 0)
