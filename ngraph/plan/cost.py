@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, Leaf
@@ -552,21 +551,19 @@ class _Choice:
         """Returns the bytes of a value that a work item holds."""
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
 
-    def counted(self) -> list[tuple[int, float]]:
-        """Returns the number of work items, and the same with the last ones by their size; at guessed lengths, and at short open ones."""
-        found = []
+    def shared_out(self) -> tuple[float, float]:
+        """Returns how many cores the work items keep busy, and the times that their traffic takes, more where one core does all.
+
+        Both are means of guessed and short lengths, where some are open.
+        """
+        busy, slower = [], []
         for assumed in [{}, self.short] if self.short else [{}]:
             places = [(assumed[a] if a in assumed else self.g.length(a), b) for a, b in self.loops.items()]
-            found.append((math.prod([-(-n // b) for n, b in places]), math.prod([max(n / b, 1.0) for n, b in places])))
-        return found
-
-    def ways(self) -> float:
-        """Returns how many cores the work items keep busy; the mean of long and short lengths where they are open."""
-        return fmean([min(PLANNED_CORES * n / (n + PLANNED_CORES - 1), pieces) for n, pieces in self.counted()])
-
-    def serial(self) -> float:
-        """Returns the times that the traffic takes, where one core does all at some lengths."""
-        return fmean([SERIAL_TRAFFIC_COST if n < PLANNED_CORES else 1.0 for n, _ in self.counted()])
+            items = math.prod([-(-n // b) for n, b in places])
+            pieces = math.prod([max(n / b, 1.0) for n, b in places])  # work items, the last ones by their actual size
+            busy.append(min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces))
+            slower.append(SERIAL_TRAFFIC_COST if items < PLANNED_CORES else 1.0)
+        return sum(busy) / len(busy), sum(slower) / len(slower)
 
     def locals(self) -> int:
         return sum(map(self.held, self.crossing))
@@ -768,7 +765,8 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
     work += SCATTERED_STORE_COST * m.lanes32 * _scattered(g)
-    seconds = traffic * choice.serial() + sum(g.again.values()) + max(work / m.speed / choice.ways(), anew) + m.launch
+    busy, slower = choice.shared_out()
+    seconds = traffic * slower + sum(g.again.values()) + max(work / m.speed / busy, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def loop(n: Any, most: Value, condition: Value, *carry: Value) -> tuple[Value, .
     def turn(values: Sequence[Value]) -> Any:
         return n.graph(graph, values)
 
+    @cache
     def first() -> Any:
         start = [ConstantArray(np.array(0, np.int64)), ConstantArray(np.array(True)), *carry]
         return control.as_op(n.g, lambda names: turn(start))

@@ -33,8 +33,8 @@ def complex_parts(g: Any, t: Tensor) -> Pair:
     last = t.dims[-1]
     if last is None:
         return Tensor(t.op, t.dims[:-1]), None
-    count = 1 if g.follows(last.size) and g.same(last.size, 1) else 2
-    if count == 2 and g.follows(last.size) and not g.same(last.size, 2):
+    count = 2 if not g.follows(last.size) or g.differ(last.size, 1) else 1
+    if count == 2 and g.differ(last.size, 2):
         raise GraphError(f"{g.show(t)} has {g.hint(last.size)} parts in its last dim", fix="give a real and an imaginary one")
     re, *im = [Tensor(p.op, p.dims[:-1]) for p in (g.read(t, [*t.dims[:-1], None], {last: k}) for k in range(count))]
     return re, im[0] if im else None

@@ -362,7 +362,7 @@ def split(g: Any, t: Tensor, k: int, sizes: Sequence[ExprLike]) -> list[Tensor]:
     """Parts of these lengths, one after another along dim k. Raises GraphError where they do not sum to its length."""
     starts = list(accumulate(sizes, initial=0))
     size, total = t.shape[k], starts.pop()
-    if g.follows(size) and g.follows(total) and not g.same(total, size):
+    if g.differ(total, size):
         parts = ", ".join([str(g.hint(s)) for s in sizes])
         raise GraphError(f"parts of {parts} do not sum to the length {g.hint(size)} of dim {k} of {g.show(t)}")
     return [sliced(g, t, k, start, 1, s) for start, s in zip(starts, sizes, strict=True)]

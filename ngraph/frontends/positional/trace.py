@@ -157,6 +157,10 @@ class ModelTrace:
         """Whether a length follows from those of the inputs, and of what has been computed before."""
         return all(isinstance(leaf, Len) and leaf.of.name in self.run.lengths for leaf in expr.leaves(size))
 
+    def differ(self, a: ExprLike, b: ExprLike) -> bool:
+        """Whether two lengths that follow from those of the inputs are unlike in this call; calls of other shapes are asked."""
+        return self.follows(a) and self.follows(b) and not self.same(a, b)
+
     def open_axis(self, name: str, slot: int, dim: int) -> Axis:
         """The axis of a dim whose length comes with the call; of known length where it is fixed."""
         length = self.run.slots[slot].shape[dim]
@@ -386,7 +390,7 @@ class ModelTrace:
         dims = [None if old is None else new for old, new in zip(t.dims, dims, strict=True)]
         pairs = tuple([(a, b) for a, b in zip(t.dims, dims, strict=True) if a is not None and b is not None and unlike(a, b)])
         for a, b in pairs:
-            if self.follows(a.size) and self.follows(b.size) and not self.same(a.size, b.size):
+            if self.differ(a.size, b.size):
                 raise GraphError(f"a dim of length {self.hint(a.size)} of {self.show(t)} meets one of length {self.hint(b.size)}")
         op = rename_record.build(t.op, to=pairs) if pairs else t.op
         return Tensor(op, dims)
@@ -496,8 +500,7 @@ class ModelTrace:
         group = old[i:ni]
         op = t.op
         if not self.equal(product(a.size for a in group), product(a.size for a in middle)):
-            before, after = product(t.shape), product(shape)  # equal where some dim has length 0, too
-            if self.follows(before) and self.follows(after) and not self.same(before, after):
+            if self.differ(product(t.shape), product(shape)):  # they are equal where some dim has length 0, too
                 said = f"{self.show(t)} is to have the shape {[self.hint(n) for n in shape]}, which has another number of elements"
                 raise GraphError(said)
         if group or middle:

@@ -10,8 +10,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from exported import exported, kinds, session  # noqa: E402
-from exported import run as ran  # noqa: E402
+from exported import exported, kinds, run, session  # noqa: E402
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
@@ -520,7 +519,7 @@ def test_backward_slices_that_begin_before_the_first_element_have_none(length):
     x = ng.placeholder([H, A]).named("x")
     ops = {"y": x[-3:3:-2, :], "z": x[-6:-5:-1, -3:-1:3], "w": x[:, -3:3:-2]}
     array = np.arange(4, dtype=np.float32).reshape(2, 2)
-    found, _ = ran(exported(ops), {"x": array})
+    found, _ = run(exported(ops), {"x": array})
     for got, want in zip(found, (array[-3:3:-2], array[-6:-5:-1, -3:-1:3], array[:, -3:3:-2]), strict=True):
         assert np.array_equal(got, want), (got, want)
 
@@ -530,7 +529,7 @@ def test_casts_to_8_bits_do_not_saturate_unless_they_say_so(narrow, beyond):
     A = ng.make_axis(None, name="A")
     x = ng.placeholder([A]).named("x")
     ops = {"plain": ng.cast(ng.cast(x, narrow), "float32"), "saturated": ng.cast(ng.cast(x, narrow, saturate=True), "float32")}
-    (plain, saturated), _ = ran(exported(ops), {"x": np.array([1.5, 1e6], np.float32)})
+    (plain, saturated), _ = run(exported(ops), {"x": np.array([1.5, 1e6], np.float32)})
     assert np.array_equal(plain, [1.5, beyond], equal_nan=True) and saturated[0] == 1.5 and 200 < saturated[1] < 1e5
 
 
@@ -538,5 +537,5 @@ def test_powers_of_two_are_cast_to_the_nearest():
     A = ng.make_axis(None, name="A")
     x = ng.placeholder([A]).named("x")
     y = ng.cast(ng.cast(x, "float8_e8m0fnu"), "float32")
-    (found,), _ = ran(exported(y, 25), {"x": np.array([1.3, 1.5, 1.7, 2], np.float32)})
+    (found,), _ = run(exported(y, 25), {"x": np.array([1.3, 1.5, 1.7, 2], np.float32)})
     assert found.tolist() == [1, 2, 2, 2]
