@@ -12,14 +12,12 @@ import torch
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch import private
-from ngraph.frontends.torch.graph import TorchNode
-from ngraph.frontends.torch.table import translates
+from ngraph.frontends.torch.graph import TorchNode, if_zero
+from ngraph.frontends.torch.table import find, translates
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import make_axis, merge
-from ngraph.op_graph.op import Op
+from ngraph.op_graph.axes import make_axis
 from ngraph.ops import elementwise as e
 from ngraph.ops import indexing
-from ngraph.ops.rearrange import broadcast
 
 
 def refused(wrong: Tensor, what: str, fix: str, kind: str = "operand") -> Tensor:
@@ -50,11 +48,29 @@ LIBRARY = defined()  # the op is there as long as this is
 @translates("ngraph.checked")
 def checked(n: TorchNode, a: Tensor, wrong: Tensor, what: str, fix: str) -> Tensor:
     """The first operand, for calls in which the second one holds nowhere."""
+    return if_zero(n.g, a, refused(n.g.full(wrong), what, fix))
 
-    def taken(x: Op, nothing: Op) -> Op:
-        return e.where(e.equal(nothing, 0), broadcast(x, merge(x.axes, nothing.axes)), e.filled(0, (), x.dtype))
 
-    return each(n.g, taken, a, refused(n.g.full(wrong), what, fix))
+@translates("aten._assert_async")
+def assertion(n: TorchNode, holds: Tensor, what: str = "an asserted value is 0", *token: Any) -> Tensor:
+    """Zero, for calls in which one number is not 0."""
+    return refused(each(n.g, lambda x: e.equal(e.cast(x, dtypes.float64), 0), holds), what, "give it values for which the assertion holds")
+
+
+@translates("aten._linalg_check_errors")
+def factored(n: TorchNode, info: Tensor, name: str, is_matrix: bool = True) -> Tensor:
+    """Zeros, for calls in which the info of each factorization is 0."""
+    fix = "is the matrix singular, or not positive definite? Add a small multiple of torch.eye(n) to it"
+    return refused(each(n.g, lambda x: e.not_equal(x, 0), info), f"{name}: the factorization could not be completed", fix)
+
+
+@translates("higher_order.with_effects")
+def in_order(n: TorchNode, token: Any, op: Any, *args: Any, **named: Any) -> tuple[Any, Any]:
+    """The token, and what an op gives that PyTorch keeps in order by it: a check."""
+    function = find(str(op))
+    if function is None:
+        raise n.lack(f"no translation of {op}")
+    return token, function(n, *args, **named)
 
 
 def shares(x: torch.Tensor, what: str, fix: str) -> torch.Tensor:

@@ -27,7 +27,7 @@ from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import encoders, indexing, losses, private, quantised, resizing, table
 from ngraph.frontends.torch import translate as translate  # its modules register
-from ngraph.frontends.torch.graph import SYMBOLIC, fetch, is_check, line_of, name_of, unfit
+from ngraph.frontends.torch.graph import fetch, line_of, name_of, skipped, unfit
 
 MAX_TEXT = 1 << 28  # bytes of the JSON of one program: a graph of a million nodes is smaller
 ARITHMETIC = frozenset(
@@ -93,7 +93,7 @@ class ExportedFile:
                 self.holds[spec.arg.name] = self._array(spec.target)
             elif spec.kind is InputKind.USER_INPUT and node is not None and isinstance(node.meta.get("val"), torch.Tensor):
                 self.inputs += (self._port(node),)
-            elif node is not None and node.users:
+            elif node is not None and node.users and spec.kind is not InputKind.TOKEN:
                 raise UnsupportedError(f"the input {node.name} of {name} is not a tensor", fix="export the model with tensors for inputs")
         self.outputs, self.results, self.writes = self._results(by_name)
         ranges = {str(symbol): (bound(r.lower), bound(r.upper)) for symbol, r in program.range_constraints.items()}
@@ -145,6 +145,8 @@ class ExportedFile:
                 raise UnsupportedError(
                     f"{self.name} writes its input {spec.target}", fix="export it so that the written tensor is one of its outputs"
                 )
+            if spec.kind is OutputKind.TOKEN:
+                continue
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise UnsupportedError(f"{self.name} has an output of the kind {spec.kind.name}", fix="export the model without its loss")
             label, node = next(labels), by_name.get(getattr(spec.arg, "name", ""))
@@ -180,12 +182,6 @@ class ExportedFile:
             if reason:
                 found[f"{name} ({node.name}): {reason}{f'   at {line}' if (line := line_of(node)) else ''}"] = None
         return list(found)
-
-
-def skipped(node: Node) -> bool:
-    """Whether a node computes or checks lengths alone, which are known without it."""
-    val = node.meta.get("val")
-    return isinstance(val, SYMBOLIC) or is_check(node)
 
 
 def type_name(dtype: torch.dtype) -> str:

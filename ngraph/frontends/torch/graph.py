@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch.lengths import SymbolicTrace, TorchTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import slowest_first
-from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.axes import Axis, merge
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.op import Op, SourceLocation, made_for
@@ -29,10 +29,9 @@ from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import placeholder, variable
 
-CHECKS = frozenset(
-    f"aten.{name}"
-    for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size _assert_async"
-    " _linalg_check_errors".split()
+VALUE_CHECKS = frozenset(f"aten.{name}" for name in "_assert_async _linalg_check_errors".split())  # the others check lengths and dtypes
+CHECKS = VALUE_CHECKS | frozenset(
+    f"aten.{name}" for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size".split()
 )
 TAKE_NUMBERS = frozenset(
     f"aten.{name}"
@@ -71,10 +70,45 @@ def fetch(gm: GraphModule, path: str) -> Any:
     return found
 
 
+def called(node: Node) -> str:
+    """Returns what a node calls, or what a call that is kept in order by a token calls."""
+    return str(node.args[1]) if name_of(node) == "higher_order.with_effects" else name_of(node)
+
+
 def is_check(node: Node) -> bool:
-    """Whether a node only checks lengths or results, and raises an error: torch runs it, and computes nothing."""
-    name = str(node.args[1]) if name_of(node) == "higher_order.with_effects" else name_of(node)
-    return name.rpartition(".")[0] in CHECKS
+    """Whether a node only checks lengths or values, and raises an error: between segments torch runs it."""
+    return called(node).rpartition(".")[0] in CHECKS
+
+
+def checks_values(node: Node) -> bool:
+    """Whether a node only checks values: its translator gives zeros, of int64, and the call fails where they are computed of wrong ones."""
+    return called(node).rpartition(".")[0] in VALUE_CHECKS
+
+
+def skipped(node: Node) -> bool:
+    """Whether a node computes or checks lengths alone, which are known without it."""
+    return isinstance(node.meta.get("val"), SYMBOLIC) or is_check(node) and not checks_values(node)
+
+
+def if_zero(g: SymbolicTrace, t: Tensor, *nothing: Tensor) -> Tensor:
+    """Returns a tensor, computed behind checks: zeros that are broadcast to it."""
+
+    def taken(x: Op, y: Op) -> Op:
+        return e.where(e.equal(y, 0), broadcast(x, merge(x.axes, y.axes)), e.filled(0, (), x.dtype))
+
+    for zeros in nothing:
+        t = each(g, taken, t, zeros)
+    return t
+
+
+def behind_checks(g: SymbolicTrace, results: Sequence[Value], nodes: Iterable[Node], values: Mapping[Node, Value]) -> list[Value]:
+    """Returns results of which the first tensor is computed behind the checks of values among the nodes."""
+    found = list(results)
+    nothing = [v[1] if isinstance(v, tuple) else v for v in [values[n] for n in nodes if n in values and checks_values(n)]]
+    first = next((k for k, v in enumerate(found) if isinstance(v, Tensor)), None)
+    if first is not None and nothing:
+        found[first] = if_zero(g, found[first], *nothing)
+    return found
 
 
 def is_item(node: Node) -> bool:
@@ -314,10 +348,11 @@ def graph_values(g: SymbolicTrace, body: GraphModule, operands: Sequence[Value])
                 reading.values[node] = next(given)
             elif is_item(node) and {name_of(user) for user in node.users} == {"aten.select.int"}:
                 reading.values[node] = reading.of(node.args[0])
-            elif node.op == "call_function" and not is_check(node) and not isinstance(node.meta.get("val"), SYMBOLIC):
+            elif node.op == "call_function" and not skipped(node):
                 reading.read_inside(node)
         output = body.graph.output_node().args[0]
-        return [reading.of(a) for a in (output if isinstance(output, (tuple, list)) else [output])]
+        results = [reading.of(a) for a in (output if isinstance(output, (tuple, list)) else [output])]
+        return behind_checks(g, results, body.graph.nodes, reading.values)
     finally:
         g.scopes.pop()
 

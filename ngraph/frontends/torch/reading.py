@@ -13,8 +13,8 @@ from ngraph.frontends.positional.reader import Reader, parameter, trainable
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import Value, settled
-from ngraph.frontends.torch.exported import ExportedFile, skipped
-from ngraph.frontends.torch.graph import NodeReading
+from ngraph.frontends.torch.exported import ExportedFile
+from ngraph.frontends.torch.graph import NodeReading, behind_checks, skipped
 from ngraph.frontends.torch.lengths import ExportTrace
 
 
@@ -78,8 +78,8 @@ class ExportedReader(Reader):
                 if node.name in file.holds:
                     name = file.holds[node.name]
                     reading.values[node] = g.tensor(g.parameter(name, file.arrays[name]))
-                elif node.name in given:
-                    reading.values[node] = given[node.name]
+                else:
+                    reading.values[node] = given.get(node.name)  # None for a token, which keeps checks in order
             elif node.op == "call_function" and not skipped(node):
                 g.count()
                 reading.read(node)
@@ -87,5 +87,6 @@ class ExportedReader(Reader):
         for name, written in file.writes.items():
             g.assign(name, reading.values[by_name[written]])
         found = [reading.of(file.results[name] if name in file.results else by_name[name]) for name in outputs]
+        found = behind_checks(g, found, file.nodes, reading.values)
         g.scopes.pop()
         return [settled(np.array(v, object)) if not hasattr(v, "np") else v for v in found]

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 import torch
 import transformers
+from torch._higher_order_ops import scan
 from torch.export import Dim, export
 
 import ngraph as ng
@@ -405,3 +406,36 @@ def test_truths_of_whole_tensors():
     for given in ([[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 5, 0]], [[0, 0, 0], [-1, 0, 0]]):
         x = torch.tensor(given, dtype=torch.float32)
         assert [bool(t) for t in loaded(x.numpy())] == [bool(t) for t in Truths()(x)]
+
+
+class Asserting(torch.nn.Module):
+    def forward(self, x):
+        torch._assert_async((x > 0).all(), "elements are above 0")
+        return x * 2
+
+
+class AssertingInTurns(torch.nn.Module):
+    def forward(self, x):
+        def turn(state, now):
+            torch._assert_async((now > 0).all(), "elements are above 0")
+            return state + now, state * now
+
+        return scan(turn, x[0], x)[1]
+
+
+class Factor(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.cholesky(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [(Asserting(), "elements are above 0"), (AssertingInTurns(), "elements are above 0"), (Factor(), "linalg.cholesky")]
+)
+def test_what_a_program_asserts_of_values_is_checked(model, said, tmp_path):
+    good = torch.eye(12) + 1
+    torch.export.save(export(model, (good,)), tmp_path / "m.pt2")
+    loaded = ng.torch.load(tmp_path / "m.pt2")
+    np.testing.assert_allclose(loaded(good.numpy()), model(good), rtol=1e-5)
+    for refuses in (model, lambda x: loaded(x.numpy())):
+        with pytest.raises(RuntimeError, match=said):
+            refuses(-good)
