@@ -179,7 +179,7 @@ def before_autograd() -> dict[Any, Callable[..., Any]]:
 
 def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
     """Returns how ops are taken apart before they are translated, random ones as the options say."""
-    return {
+    rules = {
         **quantised.decompositions(),
         **encoders.rules(),
         **indexing.rules(),
@@ -189,6 +189,7 @@ def decompositions(given: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
         **checking.rules(),
         **(drawing.rules() if given["random"] == "ngraph" else {}),
     }
+    return {op: private.laid(op, rule) for op, rule in rules.items()}
 
 
 def refused(left: list[Left]) -> UnsupportedError:

@@ -53,6 +53,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException as Dynamic
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd import profiler as autograd_profiler
 from torch.autograd.graph import increment_version
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false, optimization_hint, statically_known_true
 from torch.utils._pytree import (
     SERIALIZED_TYPE_TO_PYTHON_TYPE,
@@ -61,7 +62,9 @@ from torch.utils._pytree import (
     SequenceKey,
     _deregister_pytree_node,
     _private_register_pytree_node,
+    tree_flatten,
     tree_flatten_with_path,
+    tree_leaves,
     tree_unflatten,
 )
 from torch.utils._sympy.printers import PythonPrinter
@@ -122,6 +125,48 @@ def decompositions(translated: Callable[[str], bool]) -> dict[Any, Callable[...,
         if not translated(str(op)):
             found.setdefault(op, partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd))
     return found
+
+
+def laid(op: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a rule that takes an op apart, with results that lie in memory as eager lays those of the op: the rule's own may not."""
+    unknown = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    if not isinstance(op, torch._ops.OpOverload) or unknown & {*op.tags}:
+        return rule
+
+    @wraps(rule)
+    def apart(*args: Any, **named: Any) -> Any:
+        found = rule(*args, **named)
+        if found is NotImplemented or all(map(in_order, tree_leaves((args, named, found)))):
+            return found
+        with disable_proxy_modes_tracing():
+            wanted = tree_leaves(op(*args, **named))
+        leaves, nest = tree_flatten(found)
+        return tree_unflatten(list(map(as_laid, leaves, wanted)), nest)
+
+    return apart
+
+
+def steps_of(t: Any) -> list[int] | None:
+    """Returns the strides of the dims of a tensor that have more than one element; None for lengths that are known only in a call."""
+    if any(map(unbacked, (*t.shape, *t.stride()))):
+        return None
+    return [hint_of(step) for step, n in zip(t.stride(), t.shape, strict=True) if hint_of(n) != 1]
+
+
+def in_order(t: Any) -> bool:
+    """Whether a value is no tensor of which a dim is slower in memory than one before it."""
+    steps = steps_of(t) if isinstance(t, torch.Tensor) and t.layout is torch.strided else None
+    return steps is None or steps == sorted(steps, reverse=True)
+
+
+def as_laid(t: Any, like: Any) -> Any:
+    """Returns a tensor, or a copy of it that lies in memory as another one, of which no two elements share a place."""
+    if not isinstance(t, torch.Tensor) or not isinstance(like, torch.Tensor) or t.layout is not torch.strided:
+        return t
+    now, wanted = steps_of(t), steps_of(like)
+    if now is None or wanted is None or now == wanted or 0 in wanted:
+        return t
+    return torch.ops.prims.copy_strided.default(t, like.stride())
 
 
 def rule_of(op: Any) -> Callable[..., Any]:

@@ -25,6 +25,15 @@ def test_the_table_of_decompositions_leaves_whole_what_is_ours():
     assert not names & {*private.WHOLE, "aten.elu", "aten.uniform", "aten.add_"}
 
 
+def test_a_rule_can_be_made_to_lay_its_results_as_the_op_does():
+    """If PyTorch's own rule does so, and those of all other ops, `laid` can go."""
+    op = torch.ops.aten.baddbmm.default
+    a, b, c = (torch.randn(shape).mT for shape in ((2, 6, 4), (2, 3, 4), (2, 6, 3)))
+    plain, laid = [rule(a, b, c) for rule in (private.rule_of(op), private.laid(op, private.rule_of(op)))]
+    assert plain.stride() != laid.stride() == op(a, b, c).stride()
+    assert torch.equal(plain, laid)
+
+
 def test_rules_of_means_divide_by_the_number_of_elements():
     """If they no longer do, `losses.slopes` can go."""
     one, none = torch.ones(()), torch.zeros(0)

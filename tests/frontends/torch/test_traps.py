@@ -126,6 +126,21 @@ def test_copies_lie_as_they_are_asked_to(order):
     agree(lambda x: x.contiguous(memory_format=torch.channels_last), x)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_of_ops_that_are_taken_apart_lie_as_in_eager(dynamic):
+    """PyTorch's rules give `baddbmm` the order of its first operand, and `select_scatter` that of a dense tensor."""
+
+    def f(a, b, c):
+        y, z = torch.baddbmm(a, b, c), torch.select_scatter(a, b[:, :, 0], 2, 1)
+        return y, y.view(-1), torch.as_strided(y, (3,), (2,)), z, z.mT.view(-1)
+
+    a, b, c = (torch.randn(shape).mT for shape in ((2, 6, 4), (2, 3, 4), (2, 6, 3)))
+    function = torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic, options={"fallback": "silent"})
+    for x, y in zip(f(a, b, c), function(a, b, c), strict=True):
+        torch.testing.assert_close(y, x)
+        assert y.stride() == x.stride()
+
+
 def test_outputs_that_are_inputs_or_views_of_them():
     def f(x):
         return x, x.T, x.view(-1)[2:], x * 2
