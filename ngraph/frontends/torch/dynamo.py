@@ -24,6 +24,7 @@ from ngraph.frontends.torch import (
     private,
     quantised,
     recurrent,
+    replacing,
     resizing,
     sequences,
     table,
@@ -64,7 +65,7 @@ def backend(gm: Any, example_inputs: Any, *, mode: str | None = None, options: M
         return gm.forward
 
     start = time.perf_counter()
-    gm = losses.corrected(recurrent.lowered(gm))
+    gm = replacing.replaced(recurrent.lowered(gm))
     text = caching.key(gm, given, settings_of(given), transformer_of(given), example_inputs)
     if text is not None:
         private.part_of_key(gm, text)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
-from torch.nn import functional as F
 
 from ngraph.frontends.torch import private
 
@@ -38,20 +36,6 @@ def multilabel_margin_loss(
         mean = size_average is None or size_average
         reduction = "none" if reduce is not None and not reduce else "mean" if mean else "sum"
     return multilabel_margin(input, target, REDUCTIONS[reduction])[0]
-
-
-CORRECTED = {F.multilabel_margin_loss: multilabel_margin_loss}
-
-
-def corrected(gm: GraphModule) -> GraphModule:
-    """Returns a graph of Dynamo's that calls functions of this module: AOTAutograd takes PyTorch's apart before it looks at our rules."""
-    for part in gm.modules():
-        found = [n for n in part.graph.nodes if n.op == "call_function" and n.target in CORRECTED] if isinstance(part, GraphModule) else []
-        for node in found:
-            node.target = CORRECTED[node.target]
-        if isinstance(part, GraphModule) and found:
-            part.recompile()
-    return gm
 
 
 def slopes() -> dict[Any, Any]:

@@ -44,6 +44,8 @@ from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompil
 from torch._functorch.aot_autograd import _aot_export_function
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
+from torch._higher_order_ops.flex_attention import flex_attention as flex_attention
+from torch._higher_order_ops.flex_attention import sdpa_dense
 from torch._inductor import config as inductor_config
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
 from torch._inductor.output_code import OutputCode
@@ -173,6 +175,9 @@ def rule_of(op: Any) -> Callable[..., Any]:
     """Returns PyTorch's own rule that takes an op apart."""
     found: Callable[..., Any] = global_decomposition_table["post_autograd"][op]
     return found
+
+
+whole_scores = sdpa_dense  # what `flex_attention` computes in eager, of all scores
 
 
 def foreach_ops() -> Iterator[Any]:

@@ -10,10 +10,11 @@ import torch
 
 from ngraph.errors import ArgumentError, UnsupportedError, user_line
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import empties, losses, private, recurrent
+from ngraph.frontends.torch import empties, private, recurrent
 from ngraph.frontends.torch.dynamo import before_autograd, decompositions, refused
 from ngraph.frontends.torch.graph import Reading, is_item, line_of, name_of, place_at, place_in
 from ngraph.frontends.torch.options import checked, settings_of, transformer_of
+from ngraph.frontends.torch.replacing import replaced
 from ngraph.frontends.torch.reports import begin, forget
 from ngraph.frontends.torch.segments import Segments
 from ngraph.frontends.torch.updates import COUNTS, UpdatedParameter, count, flags_of, hyperparameter, number, rule_of, states_of
@@ -238,7 +239,7 @@ class CompiledStep:
         place_at(gm, self.line)
         if refusal := empties.refused(gm):
             raise refusal.error()
-        gm = losses.corrected(recurrent.lowered(gm))
+        gm = replaced(recurrent.lowered(gm))
         trained = {k: t for k, t in enumerate(given) if id(t) in self.trained and t.requires_grad}
         if not trained:
             raise no_parameter()

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from ngraph.frontends.torch import backend, report, reset
 
@@ -113,3 +114,20 @@ def test_each_polygamma_depends_on_its_own_element(k):
     found, want = compiled(x), torch.polygamma(k, x[2:])
     torch.testing.assert_close(found[2:], want, rtol=1e-7, atol=0.0)
     assert found[0].isnan() and found[1].isinf()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_functions_of_scores_and_masks_are_part_of_attention(dynamic):
+    kinds = torch.tensor([0] * 6 + [1] * 10)
+    mask = create_block_mask(lambda b, h, i, j: (i >= j) & (kinds[i] == kinds[j]), None, None, 16, 16, device="cpu", BLOCK_SIZE=8)
+
+    def f(q, k, v, bias):
+        falling = flex_attention(q, k, v, lambda s, b, h, i, j: torch.where(i >= j, s * bias[h] - (i - j), -torch.inf), enable_gqa=True)
+        return falling, *flex_attention(q, k, v, block_mask=mask, scale=0.3, enable_gqa=True, return_lse=True)
+
+    q, k, v, bias = torch.randn(2, 4, 16, 8), torch.randn(2, 2, 16, 8), torch.randn(2, 2, 16, 6), torch.rand(4)
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic, options={"fallback": "error"})
+    for found, wanted in zip(compiled(q, k, v, bias), f(q, k, v, bias), strict=True):
+        torch.testing.assert_close(found, wanted)
+        assert found.stride() == wanted.stride()

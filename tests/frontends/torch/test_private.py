@@ -34,6 +34,14 @@ def test_a_rule_can_be_made_to_lay_its_results_as_the_op_does():
     assert torch.equal(plain, laid)
 
 
+def test_attention_of_whole_scores_is_what_its_op_computes():
+    q, k, v = (torch.randn(1, 2, 5, 4) for _ in range(3))
+    every = (lambda b, h, i, j: i >= j,)
+    given = q, k, v, lambda score, b, h, i, j: score * 2, every, 0.5, {}
+    for found, wanted in zip(private.whole_scores(*given), private.flex_attention(*given), strict=True):
+        assert torch.equal(found, wanted)
+
+
 def test_rules_of_means_divide_by_the_number_of_elements():
     """If they no longer do, `losses.slopes` can go."""
     one, none = torch.ones(()), torch.zeros(0)
