@@ -13,7 +13,7 @@ from ngraph.frontends.torch.losses import multilabel_margin_loss
 
 
 def flex_attention(*args: Any) -> tuple[torch.Tensor, ...]:
-    """Returns attention whose scores a function of the user's changes, its log-sums and its greatest scores, of whole scores, as in eager."""
+    """Returns attention whose scores a function of the user's changes, its log-sums and its greatest scores: of all scores, as in eager."""
     found: tuple[torch.Tensor, ...] = private.whole_scores(*args)
     return found
 
