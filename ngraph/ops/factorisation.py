@@ -19,14 +19,14 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis, make_axis, merge
-from ngraph.op_graph.expr import minimum
+from ngraph.op_graph.expr import ExprLike, Idx, maximum, minimum
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.elementwise import as_op, cast, equal, filled, less, where
 from ngraph.ops.indexing import gather, scatter
 from ngraph.ops.linear import contract
-from ngraph.ops.rearrange import broadcast, concat_along_axis, iota, rename_record, slice_along_axis
+from ngraph.ops.rearrange import broadcast, concat_along_axis, iota, reindex, rename_record, slice_along_axis
 from ngraph.ops.reduce import reduce
 from ngraph.ops.state import parts, together
 
@@ -118,11 +118,17 @@ class Matrices:
         on = equal(iota(self.rows), iota(self.columns))
         return Matrices(where(on, 1.0, self.triangle(diagonal=0.0).x), self.rows, self.columns)
 
-    def cut(self, axis: Axis, at: Any) -> tuple[Matrices, Matrices]:
-        """Returns the matrices cut in two along their rows or columns."""
-        return _matrices(slice_along_axis(self.x, axis, slice(0, at)), self), _matrices(
-            slice_along_axis(self.x, axis, slice(at, None)), self
-        )
+    def taken(self, axis: Axis, start: ExprLike, size: ExprLike) -> Matrices:
+        """Returns `size` rows or columns from `start` on; both may depend on lengths that a call brings."""
+        short = axis.resized(size)
+        axes = tuple([short if a == axis else a for a in self.x.axes])
+        index = {a: Idx(short) + start if a == axis else Idx(a) for a in self.x.axes}
+        return _matrices(reindex(self.x, axes=axes, index=index), self)
+
+    def cut(self, axis: Axis, at: ExprLike) -> tuple[Matrices, Matrices]:
+        """Returns the matrices cut in two along their rows or columns: at most `at` of them, and the rest."""
+        n = axis_in(self.x, axis).size
+        return self.taken(axis, 0, minimum(n, at)), self.taken(axis, minimum(n, at), maximum(n - at, 0))
 
 
 def _matrices(x: Op, like: Matrices) -> Matrices:
@@ -462,18 +468,22 @@ def _lu_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op | None]:
     y, order, _ = parts(op)
     packed, dy = (Matrices(t, rows, columns) for t in (y, dys[0]))
     m, n = axis_in(x, rows).size, axis_in(x, columns).size
-    if m == n:
-        whole = _square_lu_gradient(packed, dy, dy).along(rows, columns)
-    elif minimum(m, n) == n:  # the rows below are those of A times the inverse of U
-        (packed, below), (dy, dbelow) = packed.cut(rows, n), dy.cut(rows, n)
-        under = packed.solve(dbelow.T, lower=False).T
-        first = _square_lu_gradient(packed, dy, dy - below.T @ under)
-        whole = concat_along_axis([first.along(packed.rows, columns), under.along(below.rows, columns)], rows)
-    else:  # the columns on the right are the inverse of L times those of A
-        (packed, right), (dy, dright) = packed.cut(columns, m), dy.cut(columns, m)
-        after = packed.T.solve(dright, lower=False, unit=True)
-        first = _square_lu_gradient(packed, dy - after @ right.T, dy)
-        whole = concat_along_axis([first.along(rows, packed.columns), after.along(rows, right.columns)], columns)
+    tall, wide = (minimum(m, n) != size for size in (m, n))  # where only a call says which, both, and one of the two parts is empty
+    (packed, below), (dy, dbelow) = packed.cut(rows, n), dy.cut(rows, n)
+    (packed, right), (dy, dright) = packed.cut(columns, m), dy.cut(columns, m)
+    below, dbelow = below.cut(columns, m)[0], dbelow.cut(columns, m)[0]
+    under = packed.solve(dbelow.T, lower=False).T  # the rows below are those of A times the inverse of U
+    after = packed.T.solve(dright, lower=False, unit=True)  # the columns on the right are the inverse of L times those of A
+    dl, du = dy - after @ right.T if wide else dy, dy - below.T @ under if tall else dy
+    whole = _square_lu_gradient(packed, dl, du).along(packed.rows, packed.columns)
+    if tall:
+        whole = concat_along_axis([whole, under.along(below.rows, packed.columns)], rows)
+    if wide:
+        beyond = after.along(packed.rows, right.columns)
+        if tall:
+            none = filled(0, (*packed.batch, below.rows, right.columns), x.dtype)
+            beyond = concat_along_axis([beyond, none], rows)
+        whole = concat_along_axis([whole, beyond], columns)
     return (scatter.build(filled(0, x.axes, x.dtype), order, whole, axes=(rows,), combine="add", mode="clip"),)
 
 

@@ -161,11 +161,7 @@ def lu(x: Any, rows: Any, columns: Any, inner: Any = None) -> tuple[Op, Op, Op]:
     size = minimum(m.rows.size, m.columns.size)
     k = _inner(m, inner, size)
     factors = Matrices(packed, m.rows, m.columns)
-    lower, upper = factors, factors
-    if size != m.columns.size:
-        lower = factors.cut(m.columns, size)[0]
-    if size != m.rows.size:
-        upper = factors.cut(m.rows, size)[0]
+    lower, upper = (factors if size == a.size else factors.taken(a, 0, size) for a in (m.columns, m.rows))
     return order, lower.unit_lower().along(m.rows, k), upper.triangle(lower=False).along(k, m.columns)
 
 
@@ -289,11 +285,16 @@ def pinv(x: Any, rows: Any, columns: Any, rcond: float | None = None) -> Op:
 def lstsq(a: Any, b: Any, rows: Any, columns: Any) -> Op:
     """Returns the x for which the sum of squares of a·x - b is least; of several the shortest. Axes as in `solve`; a has full rank.
 
+    By a QR factorisation; by the pseudo-inverse where only a call says whether there are more rows or more columns.
+
     >>> ng.linalg.lstsq(ng.placeholder("i=5 j=3"), ng.placeholder("i=5"), "i", "j").axes
     Axes(j=3)
     """
     m, right = _system(a, b, rows, columns, "linalg.lstsq", square=False)
-    tall = m.columns.size == minimum(m.rows.size, m.columns.size)
+    short = minimum(m.rows.size, m.columns.size)
+    if short not in (m.rows.size, m.columns.size):
+        return contract(spectral.pinv.build(m.x, rows=m.rows, columns=m.columns, rcond=None), right, over=(m.rows,))
+    tall = m.columns.size == short
     i, j = (m.rows, m.columns) if tall else (m.columns, m.rows)
     k = beside(j, "q")
     q, r = parts(spectral.qr.build(m.x, rows=i, columns=j, inner=k))

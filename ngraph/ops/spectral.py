@@ -83,8 +83,9 @@ def _qr_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
     q_, r_, dq_, dr_ = Matrices(q, rows, inner), Matrices(r, inner, columns), Matrices(dq, rows, inner), Matrices(dr, inner, columns)
     if k == n:
         return (_tall_qr_gradient(q_, r_, dq_, dr_).along(rows, columns),)
-    (first, _), (dfirst, drest) = r_.cut(columns, k), dr_.cut(columns, k)
-    rest = Matrices(x, rows, columns).cut(columns, k)[1]
+    m = axis_in(x, rows).size
+    (first, _), (dfirst, drest) = r_.cut(columns, m), dr_.cut(columns, m)
+    rest = Matrices(x, rows, columns).cut(columns, m)[1]
     left = _tall_qr_gradient(q_, first, dq_ + rest @ drest.T, dfirst).along(rows, first.columns)
     return (concat_along_axis([left, (q_ @ drest).along(rows, rest.columns)], columns),)
 

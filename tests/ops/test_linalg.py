@@ -222,3 +222,44 @@ def test_gradients_of_values_that_are_equal(transformer_name, a):
             np.testing.assert_allclose(got, torch.autograd.grad(y, theirs)[0], atol=1e-12)
         else:
             assert np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (1, 1), (0, 2), (2, 0)])
+def test_matrices_whose_lengths_only_a_call_brings(shape):
+    """Either side may be the longer one: least squares, LU factors in order, and their gradients."""
+    x, b = ng.placeholder("i=? j=?", dtype="float64"), ng.placeholder("i=? c=2", dtype="float64")
+    a, right = drawn(shape, 6), drawn((shape[0], 2), 7)
+    order, lower, upper = ng.linalg.lu(x, "i", "j", "k")
+    product = ng.take(ng.contract(lower, upper, over="k"), ng.argsort(order, "i"), "i")
+    with executor([ng.linalg.lstsq(x, b, "i", "j"), product], x, b) as f:
+        solved, again = f(a, right)
+    np.testing.assert_allclose(solved, np.linalg.pinv(a) @ right, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(again, a, atol=1e-12)
+    if min(shape) == 0:
+        return
+    q, r = ng.linalg.qr(x, "i", "j", "m")
+
+    def weigh(t):
+        return ng.sum(ng.cumsum(t, t.dims[0]) ** 3 * 0.1 + t, out_axes=())
+
+    def theirs(t):
+        return (torch.cumsum(t, 0) ** 3 * 0.1 + t).sum()
+
+    losses = [weigh(lower), weigh(upper), weigh(q), weigh(r)]
+    with executor([ng.deriv(loss, x) for loss in losses], x) as f:
+        got = f(a)
+    for k, made in enumerate(got):
+        t = torch.tensor(a, requires_grad=True)
+        factors = (*torch.linalg.lu(t)[1:], *torch.linalg.qr(t))
+        theirs(factors[k]).backward()
+        np.testing.assert_allclose(made, t.grad, rtol=1e-7, atol=1e-9)
+
+
+def test_gradients_of_determinants_whose_lengths_only_a_call_brings():
+    x = ng.placeholder("N=? i=? j=?", dtype="float64")
+    total = ng.sum(ng.linalg.det(x, "i", "j") ** 2 + ng.linalg.slogdet(x, "i", "j")[1], out_axes=())
+    a = drawn((2, 4, 4), 9)
+    t = torch.tensor(a, requires_grad=True)
+    (torch.linalg.det(t) ** 2 + torch.linalg.slogdet(t)[1]).sum().backward()
+    with executor(ng.deriv(total, x), x) as f:
+        np.testing.assert_allclose(f(a), t.grad, rtol=1e-9)
