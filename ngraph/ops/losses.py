@@ -18,6 +18,7 @@ from ngraph.ops.elementwise import (
     absolute,
     as_op,
     cast,
+    cast_record,
     composite,
     exp,
     floating,
@@ -158,21 +159,30 @@ cross_entropy_binary_of_logits: OpDef = composite(
 )
 
 
-_skipped: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a loss from logits -> the probabilities of these logits that were passed
+_skipped: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a loss from logits -> the probabilities that were passed, or a cast of them
+
+
+def _widened(y: Op) -> list[Op]:
+    """Returns `y` and what it is a cast of to a wider float, as mixed precision makes one, the first op last."""
+    chain = [y]
+    while y.opdef is cast_record and y.dtype.is_float and y.inputs[0].dtype.is_float and y.inputs[0].dtype.bits < y.dtype.bits:
+        chain.append(y := y.inputs[0])
+    return chain
 
 
 def _from_logits(record: OpDef, y: Op, t: Op, **attrs: Any) -> Op:
-    """Returns the loss computed from the logits of the probabilities `y`."""
-    made = record.build(cast(y.inputs[0], t.dtype), t, **attrs)
+    """Returns the loss computed from the logits of the probabilities `y`, or of those that it is a cast of."""
+    made = record.build(cast(_widened(y)[-1].inputs[0], t.dtype), t, **attrs)
     _skipped[made] = y
     return made
 
 
 def through_probabilities(loss: Op, y: Op, t: Op) -> Op | None:
     """Returns the loss as a function of the probabilities `y`, where it was computed from their logits; else None."""
-    if _skipped.get(loss) is not y:
+    passed = _skipped.get(loss)
+    if passed is None or not any(y is o for o in _widened(passed)):
         return None
-    p = cast(y, t.dtype)
+    p = cast(passed, t.dtype)
     return _of_shares(p, t) if loss.opdef is cross_entropy_binary_of_logits else -reduce.build(safelog(p) * t, kind="add", **loss.attrs)
 
 
@@ -190,9 +200,9 @@ def _same_axes(name: str, y: Op, t: Op) -> None:
 
 
 def _given(y: Any, t: Any, record: OpDef | None) -> tuple[tuple[Op, ...], Op | None, tuple[DType, DType]]:
-    """Returns prediction and target in one dtype; the prediction as passed if it is of this record; that dtype and its accumulator."""
+    """Returns prediction and target in one dtype; the prediction as passed if this record made it; that dtype and its accumulator."""
     y = as_op(y)
-    straight = y if record is not None and y.opdef is record else None
+    straight = y if record is not None and _widened(y)[-1].opdef is record else None
     both, _ = floating((y, t), {})
     return both, straight, (both[0].dtype, accumulator(both[0].dtype))
 
@@ -202,7 +212,7 @@ def cross_entropy_multi(
 ) -> Op:
     """Returns minus the sum of t times log(y), over all but batch and recurrent axes or all but `out_axes`; in bits with `usebits`.
 
-    y: probabilities; where they are the result of `softmax`, the loss is computed from its logits. t: targets.
+    y: probabilities; where they are the result of `softmax`, or of a cast of it, the loss is computed from its logits. t: targets.
 
     >>> y, t = ng.constant([0.5, 0.25, 0.25], "Y=3"), ng.constant([1.0, 0.0, 0.0], "Y=3")
     >>> round(float(ng.function(ng.cross_entropy_multi(y, t, out_axes=()))()), 3)
@@ -211,7 +221,7 @@ def cross_entropy_multi(
     (y, t), x, (kind, wide) = _given(y, t, softmax_record if enable_softmax_opt else None)
     _same_axes("cross_entropy_multi", y, t)
     gone = reduced_axes(y if set(t.axes) <= set(y.axes) else t, None, out_axes, "cross_entropy_multi")
-    normal = () if x is None else x.attrs["axes"]
+    normal = () if x is None else _widened(x)[-1].attrs["axes"]
     t = cast(t, wide)
     if x is not None and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
         loss = _from_logits(cross_entropy_of_logits, x, t, axes=normal)

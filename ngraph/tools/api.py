@@ -53,8 +53,8 @@ def escaped(text: str) -> str:
 
 
 def _paragraphs(doc: str) -> Iterator[str]:
-    for part in re.split(r"\n\s*\n|\n(?=>>> )", doc):
-        yield part if part.startswith(">>> ") else _lines(part)
+    for part in re.split(r"\n\s*\n|\n(?= *>>> )", doc):
+        yield cleandoc(part) if part.lstrip().startswith(">>> ") else _lines(part)
 
 
 def _lines(part: str) -> str:

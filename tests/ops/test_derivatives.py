@@ -179,6 +179,21 @@ def test_a_loss_from_logits_depends_on_its_probabilities(x, name):
     np.testing.assert_allclose(by_x, 2 * expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+@pytest.mark.parametrize("squash, loss", [(ng.softmax, ng.cross_entropy_multi), (ng.sigmoid, ng.cross_entropy_binary)])
+def test_a_loss_sees_logits_through_a_cast_of_their_probabilities(squash, loss, narrow):
+    """As mixed precision makes one: where 16 bits hold no probability as small, the gradient is not zero."""
+    x = ng.placeholder([A])
+    p = squash(ng.cast(x, narrow))
+    total = loss(ng.cast(p, "float32"), ng.constant(np.array([0.0, 1.0, 0.0], np.float32), [A]), out_axes=())
+    f = executor([total, ng.deriv(total, x), ng.deriv(total, p), p], x)
+    value, by_x, _, _ = f([40.0, -40.0, 0.0])
+    np.testing.assert_allclose(value, 80.0 if squash is ng.softmax else 80.0 + np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(by_x, [1, -1, 0] if squash is ng.softmax else [1, -1, 0.5], atol=1e-6)
+    _, _, by_p, q = (np.asarray(r, np.float32) for r in f([1.0, 2.0, 0.0]))
+    np.testing.assert_allclose(by_p, [0, -1 / q[1], 0] if squash is ng.softmax else [1 / (1 - q[0]), -1 / q[1], 2], rtol=0.02)
+
+
 def test_what_a_while_loop_does_not_use_has_a_derivative(x):
     w = ng.placeholder([A], dtype="float64")
     y = ng.while_loop(lambda c: ng.sum(c, out_axes=()) < 50.0, lambda c: c * 2.0, x) * w

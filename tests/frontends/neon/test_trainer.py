@@ -391,6 +391,20 @@ def test_mixed_precision_learns_with_float32_weights(compute, scale):
     assert compute in {str(v.dtype) for s in step.program.steps if s.op == "contract" for v in s.results}
 
 
+@pytest.mark.parametrize("compute", ["bfloat16", "float16"])
+def test_mixed_precision_learns_from_a_confident_mistake(compute):
+    """Probabilities in 16 bits are 0 there; the cost sees the scores that they are computed from."""
+    x, y = np.array([[40.0, -40.0], [1.0, 2.0]], np.float32), np.array([1, 0])
+    changed = []
+    for logits in (False, True):
+        layer = Affine(lambda axes: np.eye(2, dtype=np.float32), nout=2, activation=None if logits else Softmax())
+        made = Trainer(Sequential([layer]), GradientDescentMomentum(0.1), CrossEntropyMulti(logits=logits), dtype=compute, say=lambda _: None)
+        made.fit(x, y, batch_size=2)
+        changed.append(made.weights()["Affine_0/Linear_0/W"])
+    np.testing.assert_array_equal(*changed)
+    assert changed[0][1, 0] > 1
+
+
 def test_a_plain_iterable_of_dicts_trains():
     data = clusters()
     rows = [{"image": data["image"]["data"][k], "label": data["label"]["data"][k]} for k in range(200)]
