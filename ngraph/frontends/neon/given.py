@@ -209,11 +209,13 @@ def batches_of(
     shuffle: bool = False,
     seed: int | None = None,
     last: str = "short",
+    columns: dict[str, list[Any]] | None = None,
 ) -> Batches:
     """Returns the batches of data: an iterator as it is; arrays, tables and dicts of arrays as an ArrayIterator; a loader as a source.
 
-    y: targets, or in a table or dict the name of its column or entry. target: the entry that a Trainer takes for the target.
-    axes: names of axes, batch first: "N H W C" for the inputs, or a dict by entry. Raises ArgumentError for data that do not fit.
+    y: targets, or in a table or dict the name of its column or entry, or the names of several columns. target: the entry that a Trainer
+    takes for the target. axes: names of axes, batch first: "N H W C" for the inputs, or a dict by entry. columns: of earlier tables by
+    entry, in the order that the model was given them; those of new tables are added. Raises ArgumentError for data that do not fit.
     """
     target = target if isinstance(target, str) else None
     if isinstance(x, Batches) or is_loader(x):
@@ -229,6 +231,11 @@ def batches_of(
             _check_known(y, map(str, x.columns))
             entries = {"x": x[[name for name in x.columns if str(name) != y]], y: x[y]}
             target, y = y, None
+        elif are_names(y):
+            for column in y:
+                _check_known(column, map(str, x.columns))
+            entries = {"x": x[[name for name in x.columns if str(name) not in y]]}
+            y = x[[next(name for name in x.columns if str(name) == column) for column in y]]
         else:
             entries = {"x": x}
     else:
@@ -243,8 +250,27 @@ def batches_of(
         target = target or "y"
         entries[target] = y
     name = target if target in entries else usual(entries)
+    if columns is not None:
+        entries = {key: data if key == name else _in_order(key, data, columns) for key, data in entries.items()}
     held = entries_of(entries, axes, model, name)
     return ArrayIterator(held, batch_size, tgt_key=name or "label", shuffle=shuffle, seed=seed, last=last)
+
+
+def _in_order(key: str, data: Any, columns: dict[str, list[Any]]) -> Any:
+    """Returns a table with the columns that the first one had, in their order; other data as they are."""
+    if not is_frame(data):
+        return data
+    known, there = columns.setdefault(key, list(data.columns)), list(data.columns)
+    lacking = [str(name) for name in known if name not in there]
+    if lacking:
+        why = f"{key} has no column {', '.join(lacking)}; the model was given {', '.join(map(str, known))}"
+        raise refuse("fit", why, "name the columns as they were; table.to_numpy() goes by their order")
+    return data if known == there else data[known]
+
+
+def are_names(y: Any) -> bool:
+    """Whether targets are a list of names of columns."""
+    return isinstance(y, (list, tuple)) and bool(y) and all(isinstance(name, str) for name in y)
 
 
 def _check_known(name: str, names: Iterable[str]) -> None:
@@ -263,7 +289,7 @@ def held_out(x: Any, y: Any, share: float) -> tuple[tuple[Any, Any], tuple[Any, 
     def part(held: Any, rows: slice) -> Any:
         if isinstance(held, Mapping):
             return {k: v if k == "axes" else part(v, rows) for k, v in held.items()}
-        return held if held is None or isinstance(held, str) else held.iloc[rows] if hasattr(held, "iloc") else held[rows]
+        return held if held is None or isinstance(held, str) or are_names(held) else held.iloc[rows] if hasattr(held, "iloc") else held[rows]
 
     first: Any = x
     while isinstance(first, Mapping):

@@ -220,6 +220,7 @@ class Trainer(Checked):
         self._watch: NanWatch | None = None
         self._data: Batches
         self._axes: Any = None  # names that the user gave the axes of arrays
+        self._columns: dict[str, list[Any]] = {}  # of tables, by entry, as the model was first given them
         self._unnamed: set[Op] = set()  # placeholders whose axes nobody named
         self._predicting: tuple[Any, list[str], Any] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
@@ -429,9 +430,10 @@ class Trainer(Checked):
     ) -> Report:
         """Trains for `epochs` passes of the data, or `steps` batches, and returns a report. A second call trains on.
 
-        x, y: arrays of inputs and targets, examples first: NumPy arrays, torch tensors, pandas tables (y may be a column's name), or a
-        dict of inputs. They come in batches of `batch_size`, the last one of an epoch as short as it is, in an order that is new
-        in each epoch, by the seed of the Trainer or of `set_seed`; shuffle=False keeps theirs. float64 becomes float32.
+        x, y: arrays of inputs and targets, examples first: NumPy arrays, torch tensors, pandas tables (y may be a column's name, or a
+        list of several), or a dict of inputs. Later tables are read by the names of their columns, in any order. Examples come in batches
+        of `batch_size`, the last one of an epoch as short as it is, in an order that is new in each epoch, by the seed of the Trainer or
+        of `set_seed`; shuffle=False keeps theirs. float64 becomes float32.
         Or x: an iterator such as ArrayIterator, a loader of pairs or dicts such as torch's DataLoader, a list of such batches, or a
         dict with the targets in it; y is then the valid set. axes: names of the inputs' axes, as "N H W C", or a dict by entry; by
         default they go by the number of dims and the model: see `given.input_axes`.
@@ -467,7 +469,8 @@ class Trainer(Checked):
     def _batches(self, x: Any, y: Any = None, **options: Any) -> Batches:
         """Returns data as batches; those of arrays have `BATCH` examples unless the options, or layers that carry state, say otherwise."""
         size = self._data.batch_size if self._train is not None and self._fixed() else BATCH
-        return batches_of(x, y, model=self.model, target=self.target, axes=self._axes, **{"batch_size": size, **options})
+        given = {"model": self.model, "target": self.target, "axes": self._axes, "columns": self._columns}
+        return batches_of(x, y, **{**given, "batch_size": size, **options})
 
     def _fit(
         self,

@@ -156,6 +156,26 @@ def test_tables():
         classifier().fit(pandas.DataFrame(both), "lable")
 
 
+def test_tables_are_read_by_the_names_of_their_columns():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X.astype(np.float32), columns=list("abcd"))
+    made = line(2)
+    made.fit(table, table[["b", "d"]].to_numpy(), shuffle=False)
+    same = made.predict(table)
+    np.testing.assert_array_equal(made.predict(table[list("cadb")]), same)
+    np.testing.assert_array_equal(made.predict(table.assign(z="text")), same)
+    with pytest.raises(ng.NgraphError, match=r"x has no column b; the model was given a, b, c, d[\s\S]*to_numpy"):
+        made.predict(table[list("acd")])
+    results = []
+    for x, y in ((table, ["d", "b"]), (table[list("dcab")], ["d", "b"]), (table[["a", "c"]], table[["d", "b"]])):
+        two = line(2)
+        two.fit(x, y, epochs=2, shuffle=False, valid=0.2)
+        results.append([two.evaluate(x, y)["cost"], *two.record["cost/valid"]])
+    np.testing.assert_allclose(results, [results[0]] * 3, rtol=1e-5)
+    with pytest.raises(ng.NgraphError, match="y names 'e', and the data have a, b, c, d"):
+        line(2).fit(table, ["d", "e"])
+
+
 @pytest.mark.parametrize("form", ["pairs", "dicts", "unsized", "a list of pairs", "a list of dicts"])
 def test_loaders(form):
     """Batches of any last length, float64 and int64 as torch makes them; the losses are those of the same arrays."""
