@@ -12,7 +12,7 @@ from typing import Any
 from ngraph.errors import AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
 from ngraph.op_graph.axes import Axes, Axis, as_axis
 from ngraph.op_graph.expr import Idx
-from ngraph.op_graph.op import Body, Op, TensorType, made_for, numbers_in, ordered
+from ngraph.op_graph.op import Body, Op, TensorType, again, made_for, numbers_in, ordered, with_numbers
 from ngraph.op_graph.opdef import REGISTRY, find_axis
 from ngraph.ops.elementwise import as_op, where
 from ngraph.ops.rearrange import axes_with_order, broadcast
@@ -173,6 +173,19 @@ def _again(op: Op, inputs: Sequence[Op]) -> Op:
         return with_axes([lowered], dict(zip(op.inputs, inputs, strict=True)))[0]
 
 
+def _renumbered(op: Op, replace: Mapping[Op, Op]) -> Op:
+    """Returns the op with the numbers in its indices computed of other ops. Raises UnsupportedError for one that has more axes now."""
+    numbers = dict.fromkeys(n for a in op.attrs.values() for n in numbers_in(a))
+    new = dict(zip(numbers, with_axes(list(numbers), replace), strict=True)) if numbers else {}
+    if all(a is b for a, b in new.items()):
+        return op
+    for number, other in new.items():
+        if extra := _extra([other], [number]):
+            why = f"the indices of {op.label} differ along {extra[0].label}: {number.label} has that axis"
+            raise UnsupportedError(why, line=op.line, fix="keep all elements, and choose by ng.where, or index with ng.take")
+    return again(op, op.inputs, {k: with_numbers(a, lambda n: new.get(n, n)) for k, a in op.attrs.items()})
+
+
 def _check_lengths(op: Op, new: Mapping[Op, Op]) -> None:
     """Raises UnsupportedError where the length of an axis of `op` is a number that has more axes now."""
     for axis in op.axes if op.is_tensor_op else ():
@@ -193,7 +206,8 @@ def with_axes(results: Sequence[Op], replace: Mapping[Op, Op]) -> list[Op]:
         inputs = [new[i] for i in op.inputs]
         same = all(a is b for a, b in zip(inputs, op.inputs, strict=True))
         _check_lengths(op, new)
-        new[op] = replace[op] if op in replace else op if same else _again(op, inputs)
+        made = op if op in replace else _renumbered(op, replace)
+        new[op] = replace[op] if op in replace else made if same else _again(made, inputs)
     return [new[r] for r in results]
 
 

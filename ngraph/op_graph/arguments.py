@@ -338,6 +338,7 @@ VALUES = {
 INSTEAD = {  # fixes by function name
     "make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name",
     "map_roles": 'write {"H": "P"} or H="P", the old axis and the new',
+    "axes_with_order": 'name them in one text: axes_with_order(x, "W H"), x.transpose("W H")',
 }
 
 
@@ -418,7 +419,7 @@ def explained(
     p, value, kind = wrong[0]
     for other, mine in given.items():
         theirs = kind_of(name, other)
-        if theirs is not None and other != p and kind.fits(mine) and theirs.fits(value):
+        if theirs is not None and other != p and kind.fits(mine) and theirs.fits(value) and not theirs.fits(mine):
             return ArgumentTypeError(
                 f"{name}: {p} is {shown(value)}, and {other} is {shown(mine)}", details=details, fix=f"exchange {p} and {other}"
             )

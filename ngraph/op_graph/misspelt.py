@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from inspect import signature
 from typing import Any, NoReturn
 
 from ngraph import errors
 from ngraph.errors import NoTensor, UnknownName, nearest
+from ngraph.op_graph.dtypes import DType
 
 OF_COMPUTATIONS = dict.fromkeys(("run", "eval", "forward", "predict", "execute"), "f(x), which computes it")
 OF_TRANSFORMERS = {
@@ -61,5 +63,12 @@ def no_function_for(label: str, name: str) -> NoTensor:
 
 def _functions_for(name: str) -> dict[str, str]:
     """Returns functions of the package by other libraries' names for them, and by `name` where the package has it."""
-    there = getattr(sys.modules.get("ngraph"), "__all__", ())
-    return foreign().OF_NGRAPH | ({name: f"ng.{name}(x)"} if name in there else {})
+    package = sys.modules.get("ngraph")
+    there = getattr(package, name) if name in getattr(package, "__all__", ()) else None
+    if isinstance(there, DType):
+        return {name: f"x.astype(ng.{name})"}
+    if isinstance(there, type) or not callable(there):
+        return foreign().OF_NGRAPH
+    rules = signature(there).parameters.values()
+    needed = [p.name for p in rules if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return foreign().OF_NGRAPH | {name: f"ng.{name}({', '.join(needed) if len(needed) > 1 else 'x'})"}

@@ -471,10 +471,10 @@ def numbers_in(a: Any) -> Iterator[Op]:
         yield from (leaf.of for leaf in expr.leaves(a) if isinstance(leaf, expr.Run))
 
 
-def _with_numbers(a: Any, new: Callable[[Op], Op]) -> Any:
+def with_numbers(a: Any, new: Callable[[Op], Op]) -> Any:
     """Returns an attribute with other ops for the numbers in its expressions."""
     if isinstance(a, tuple) and not isinstance(a, Axes):
-        return tuple([_with_numbers(x, new) for x in a])
+        return tuple([with_numbers(x, new) for x in a])
     return (
         expr.substitute(a, lambda leaf: expr.Run(new(leaf.of)) if isinstance(leaf, expr.Run) else leaf) if isinstance(a, expr.Expr) else a
     )
@@ -495,6 +495,6 @@ def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
         if all(a is b for a, b in zip(inputs, op.inputs, strict=True)) and not counted:
             new[op] = op
         else:
-            attrs = {k: _with_numbers(a, lambda n: replace.get(n, n)) for k, a in op.attrs.items()} if counted else op.attrs
+            attrs = {k: with_numbers(a, lambda n: replace.get(n, n)) for k, a in op.attrs.items()} if counted else op.attrs
             new[op] = again(op, inputs, attrs)
     return new

@@ -343,3 +343,35 @@ def test_a_second_derivative_of_logaddexp_at_equal_numbers():
     found = ng.function(ng.deriv(ng.sum(slope, out_axes=()), x), x)(np.array([0.5, 1.5, np.inf, -np.inf]))
     share = 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [0.25, share * (1 - share), 0, 0], rtol=1e-12)
+
+
+def test_vmap_of_loops_and_choices_whose_lengths_only_a_call_brings():
+    """What a body reads of the graph around it is a number in its indices, also where the body gets another axis."""
+    x = ng.placeholder("C=2 B=? H=?", dtype="float64")
+    n = ng.placeholder((), dtype="int32")
+    a = np.arange(24.0).reshape(2, 4, 3) ** 1.5
+
+    def sliced(y):
+        return ng.scan(lambda c, v: (c, ng.sum(v["H", :n], out_axes=())), 0.0, y, "B")[1]
+
+    def cut(y):
+        return ng.scan(lambda c, v: (c, ng.split(v, "H", 3)[1]["H", 0]), 0.0, y, "B")[1]
+
+    def chosen(y):
+        return ng.cond(n > 1, lambda v: ng.sum(v["H", :n], "H"), lambda v: ng.sum(v, "H"), y)
+
+    got = ng.function([ng.vmap(f, "C")(x) for f in (sliced, cut, chosen)], x, n)(a, 2)
+    for result, wanted in zip(got, (a[..., :2].sum(2), a[..., 1], a[..., :2].sum(2)), strict=True):
+        np.testing.assert_allclose(result, wanted)
+    m = ng.placeholder("C=2 T=? i=? j=?", dtype="float64")
+    array = np.random.default_rng(0).normal(size=(2, 4, 3, 3))
+    logs = ng.vmap(lambda m: ng.scan(lambda c, r: (c, ng.linalg.slogdet(r, "i", "j")[1]), 0.0, m, "T")[1], "C")(m)
+    got, slope = ng.function([logs, ng.deriv(ng.sum(logs, out_axes=()), m)], m)(array)
+    np.testing.assert_allclose(got, np.linalg.slogdet(array)[1], rtol=1e-9)
+    np.testing.assert_allclose(slope, np.swapaxes(np.linalg.inv(array), -1, -2), rtol=1e-7)
+
+
+def test_vmap_refuses_a_length_that_differs_along_its_axis():
+    x, n = ng.placeholder("B=? H=?"), ng.placeholder("B=?", dtype="int32")
+    with pytest.raises(ng.NgraphError, match="length of H differs along B"):
+        ng.vmap(lambda v, n: ng.sum(v["H", :n], out_axes=()), "B")(x, n)
