@@ -49,23 +49,26 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 import ngraph.runtime.sources as _sources  # before all others: it records when they were read
-from ngraph.config import config
+from ngraph.config import config as config
 from ngraph.parts.registry import LOADERS as _LOADERS
 
-if _typing.TYPE_CHECKING:
-    from ngraph import frontends, testing, transformers, types
+if _typing.TYPE_CHECKING:  # `as` says to type checkers that a name is public
+    from ngraph import frontends as frontends
+    from ngraph import testing as testing
+    from ngraph import transformers as transformers
+    from ngraph import types as types
     from ngraph.api import *  # noqa: F403  for type checkers alone
-    from ngraph.frontends import onnx, tensorflow, torch
-    from ngraph.frontends.neon.initializers import (
-        ConstantInit,
-        GaussianInit,
-        GlorotInit,
-        KaimingInit,
-        OrthogonalInit,
-        UniformInit,
-        XavierInit,
-    )
-    from ngraph.transformers.function import function
+    from ngraph.frontends import onnx as onnx
+    from ngraph.frontends import tensorflow as tensorflow
+    from ngraph.frontends import torch as torch
+    from ngraph.frontends.neon.initializers import ConstantInit as ConstantInit
+    from ngraph.frontends.neon.initializers import GaussianInit as GaussianInit
+    from ngraph.frontends.neon.initializers import GlorotInit as GlorotInit
+    from ngraph.frontends.neon.initializers import KaimingInit as KaimingInit
+    from ngraph.frontends.neon.initializers import OrthogonalInit as OrthogonalInit
+    from ngraph.frontends.neon.initializers import UniformInit as UniformInit
+    from ngraph.frontends.neon.initializers import XavierInit as XavierInit
+    from ngraph.transformers.function import function as function
 
 __version__ = "0.1.0"
 

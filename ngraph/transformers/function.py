@@ -111,6 +111,21 @@ class ArrayFunction:
         made = [None if v is None else ComputedArray.made(v, o.axes).to_xarray() for o, v in zip(self._ops, values, strict=True)]
         return nest.rebuilt(self.results, made)
 
+    def inputs_by_name(self) -> dict[str, Op]:
+        """Returns the ops of the inputs by the names of a call; those of a nest by the input's name and their path."""
+        made = {}
+        for k, (name, form) in enumerate(zip(self.names, self.inputs, strict=True)):
+            for path, op in zip(nest.paths(form), nest.leaves(form), strict=True):
+                made[".".join(filter(None, [name or ("" if isinstance(form, Op) else str(k)), path])) or op.hint or f"input_{k}"] = op
+        return made
+
+    def outputs_by_name(self) -> Any:
+        """Returns the ops of the results by their paths in the nest; as they are where these are an op, or several in order."""
+        if isinstance(self.results, (list, tuple)) and len(self.results) == len(self._ops):
+            return self._ops
+        paths = nest.paths(self.results)
+        return dict(zip(paths, self._ops, strict=True)) if all(paths) else self._ops
+
     def _called(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         done: tuple[Any, ...] = self.computation(*self._values(given, named))
         return done

@@ -28,10 +28,12 @@ def test_a_page_has_every_public_name_once(name, module):
 def test_a_page_reads_on_a_file_host():
     for page in PAGES.values():
         assert "```{" not in page and ".. auto" not in page and " at 0x" not in page
-        assert page.count("```") % 2 == 0
+        assert page.count("```") % 2 == 0 and "\\>\\>\\>" not in page
 
 
 def test_a_docstring_becomes_markdown():
+    indented = "Returns a.\n\n    >>> f(1)\n    2"
+    assert api.text(indented) == "Returns a.\n\n```python-console\n>>> f(1)\n2\n```"
     doc = "Returns a*b.\n\nx, y: numbers\nof any kind.\nRaises AxisError.\n\n>>> f(1)\n2"
     assert (
         api.text(doc) == "Returns a\\*b.\n\n- `x`, `y`: numbers\nof any kind.\n\nRaises AxisError.\n\n```python-console\n>>> f(1)\n2\n```"

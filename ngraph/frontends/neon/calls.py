@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -342,8 +342,20 @@ def public(function: F) -> F:
     return call  # type: ignore[return-value]  # it has the signature of the wrapped function
 
 
+class _Signature:
+    """The signature of a class, with the arguments that its constructor passes on to those of its base classes."""
+
+    def __get__(self, made: Any, owner: type) -> inspect.Signature:
+        if made is not None:
+            raise AttributeError("__signature__")  # that of an object is its `__call__`'s
+        return inspect.Signature(list(arguments_of(owner, owner).values()))
+
+
 class Checked:
     """A class whose constructor checks its arguments; constructors of the user's own classes are not changed."""
+
+    if not TYPE_CHECKING:  # type checkers read the constructors
+        __signature__ = _Signature()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -372,6 +384,7 @@ def arguments_of(owner: Any, cls: Any) -> dict[str, inspect.Parameter]:
     """Returns the constructor's parameters of `owner` for a `cls`: its own and, where it passes others on, those of its base classes."""
     by_place: dict[str, inspect.Parameter] = {}
     by_name: dict[str, inspect.Parameter] = {}
+    own: dict[str, inspect.Parameter] = {}
     hands_on: set[Any] = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     for base in cls.__mro__[cls.__mro__.index(owner) :]:
         if "__init__" not in vars(base) or base is object:

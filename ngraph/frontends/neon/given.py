@@ -289,7 +289,9 @@ def held_out(x: Any, y: Any, share: float) -> tuple[tuple[Any, Any], tuple[Any, 
     def part(held: Any, rows: slice) -> Any:
         if isinstance(held, Mapping):
             return {k: v if k == "axes" else part(v, rows) for k, v in held.items()}
-        return held if held is None or isinstance(held, str) or are_names(held) else held.iloc[rows] if hasattr(held, "iloc") else held[rows]
+        return (
+            held if held is None or isinstance(held, str) or are_names(held) else held.iloc[rows] if hasattr(held, "iloc") else held[rows]
+        )
 
     first: Any = x
     while isinstance(first, Mapping):

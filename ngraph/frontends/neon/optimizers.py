@@ -402,7 +402,10 @@ class GradientDescentMomentum(Optimizer):
 
 
 class RMSProp(Optimizer):
-    """See `rmsprop`. Source: T. Tieleman, G. Hinton, lecture 6.5 (2012)."""
+    """RMSProp, with a mean square that begins with 1. Source: T. Tieleman, G. Hinton, lecture 6.5 (2012).
+
+    Further arguments are those of `Optimizer`.
+    """
 
     rule = staticmethod(rmsprop)
     slots = {"square": 1.0, "velocity": 0.0}
@@ -421,20 +424,26 @@ class _Moments(Optimizer):
 
 
 class Adam(_Moments):
-    """See `adam`."""
+    """Adam. Source: D. Kingma, J. Ba, "Adam" (2014), algorithm 1. Further arguments are those of `Optimizer`."""
 
     rule = staticmethod(adam)
 
 
 class AdamW(_Moments):
-    """Adam with weights decayed apart from the gradient: `wdecay`, 0.01 by default. See `adamw`."""
+    """Adam with weights decayed apart from the gradient: `wdecay`, 0.01 by default. Further arguments are those of `Optimizer`.
+
+    Source: I. Loshchilov, F. Hutter, "Decoupled weight decay regularization" (2017).
+    """
 
     rule = staticmethod(adamw)
     numbers = {**_Moments.numbers, "wdecay": 0.01}
 
 
 class Nadam(_Moments):
-    """Adam with Nesterov's momentum. See `nadam`."""
+    """Adam with Nesterov's momentum. Further arguments are those of `Optimizer`.
+
+    Source: T. Dozat, "Incorporating Nesterov momentum into Adam" (2016).
+    """
 
     rule = staticmethod(nadam)
     slots = {**_Moments.slots, "product": 1.0}
@@ -443,14 +452,17 @@ class Nadam(_Moments):
 
 
 class LAMB(_Moments):
-    """Layer-wise adaptive moments for large batches. See `lamb`."""
+    """Layer-wise adaptive moments for large batches. Further arguments are those of `Optimizer`.
+
+    Source: Y. You and others, "Large batch optimization for deep learning" (2019).
+    """
 
     rule = staticmethod(lamb)
     numbers = {**_Moments.numbers, "wdecay": 0.01}
 
 
 class Adagrad(Optimizer):
-    """See `adagrad`."""
+    """Adagrad. Source: J. Duchi and others, "Adaptive subgradient methods" (2011). Further arguments are those of `Optimizer`."""
 
     rule = staticmethod(adagrad)
     slots = {"square": 0.0}

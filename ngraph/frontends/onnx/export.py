@@ -1,4 +1,4 @@
-"""Exportable objects as ops by name: ops, computations, neon layers and trainers, and imported models."""
+"""Exportable objects as ops by name: ops, functions, computations, neon layers and trainers, and imported models."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ngraph.op_graph.op import Op, TensorType, ordered
 from ngraph.program.lower import unique
 from ngraph.runtime.computation import Computation
 from ngraph.runtime.state import initial
+from ngraph.transformers.function import ArrayFunction
 
-EXPORTED = "ops, a computation, a layer, a trainer or a model"
+EXPORTED = "ops, a function, a computation, a layer, a trainer or a model"
 
 
 def _named(ops: Any, what: str) -> dict[str, Op]:
@@ -63,6 +64,8 @@ def exported(
         results, inputs, state = what.results.ops, list(what.parameters), what.state
         name = name or what.name
         extra = {f"{what.parameters[k].label}.new": op for k, op in what.results.writes.items()}
+    elif isinstance(what, ArrayFunction):
+        results, inputs, state = what.outputs_by_name(), what.inputs_by_name(), what.computation.state
     elif callable(what) and not isinstance(what, Op):
         if inputs is None:
             fix = "ng.onnx.save(layer, path, inputs=placeholder, transformer=that_has_trained_it), or ng.onnx.save(trainer, path)"
@@ -251,8 +254,8 @@ def save(
     external: int | None = None,
     name: str = "",
 ) -> None:
-    """Writes an ONNX file: an op, several, or a dict of them by name; a computation; a neon layer, in inference mode; a neon
-    trainer, whose predictions with the trained weights the file computes; or an imported model.
+    """Writes an ONNX file: an op, several, or a dict of them by name; a function that `ng.function` made, or a computation; a neon
+    layer, in inference mode; a neon trainer, whose predictions with the trained weights the file computes; or an imported model.
 
     opset: 13 to 28, as far as the installed onnx goes; 20 by default. inputs: the placeholders, in order, or by name; by default all that
     are needed, in the order they were made. transformer: whose values of variables are written; their initial ones without it.

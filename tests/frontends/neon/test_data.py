@@ -416,3 +416,10 @@ def test_errors():
 
     with pytest.raises(OSError, match="the disk is gone"):
         list(Prefetch(Broken(DATA, 2)))
+
+
+def test_an_iterator_of_sequences_that_includes_the_iteration_makes_its_placeholder():
+    text = {"inp_txt": np.arange(40), "tgt_txt": np.arange(40)}
+    for include in (False, True):
+        made = SequentialArrayIterator(text, 4, 2, include_iteration=include).make_placeholders()
+        assert ("iteration" in made) is include

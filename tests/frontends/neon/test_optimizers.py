@@ -1,5 +1,6 @@
 """Optimizers against torch.optim over 50 steps; what is around every rule against formulas."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -301,3 +302,17 @@ def test_optimizers_and_models_that_no_graph_has_are_pickled():
     model = pickle.loads(pickle.dumps(Sequential([table, TiedLinear(table)])))
     first, last = model.layers
     assert last.tied() is first
+
+
+def test_signatures_name_the_arguments_of_base_classes():
+    """As `help` and completion show them; that of an object is the signature of its call."""
+    assert list(inspect.signature(Adam).parameters)[:4] == ["learning_rate", "beta_1", "beta_2", "epsilon"]
+    assert {"accumulate", "ema_decay", "rate_factors", "loss_scale"} <= set(inspect.signature(Adam).parameters)
+    assert "options" not in inspect.signature(Adam).parameters
+    assert list(inspect.signature(Adam(0.1)).parameters)[0] == "cost_func"
+
+    class Own(Adam):
+        def __init__(self, factor=2.0, **options):
+            super().__init__(**options)
+
+    assert list(inspect.signature(Own).parameters)[0] == "factor" and "beta_1" in inspect.signature(Own).parameters

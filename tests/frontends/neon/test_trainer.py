@@ -398,7 +398,9 @@ def test_mixed_precision_learns_from_a_confident_mistake(compute):
     changed = []
     for logits in (False, True):
         layer = Affine(lambda axes: np.eye(2, dtype=np.float32), nout=2, activation=None if logits else Softmax())
-        made = Trainer(Sequential([layer]), GradientDescentMomentum(0.1), CrossEntropyMulti(logits=logits), dtype=compute, say=lambda _: None)
+        made = Trainer(
+            Sequential([layer]), GradientDescentMomentum(0.1), CrossEntropyMulti(logits=logits), dtype=compute, say=lambda _: None
+        )
         made.fit(x, y, batch_size=2)
         changed.append(made.weights()["Affine_0/Linear_0/W"])
     np.testing.assert_array_equal(*changed)

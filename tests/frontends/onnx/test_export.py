@@ -108,6 +108,23 @@ def test_a_trainer_of_several_results_gives_them_their_names(tmp_path):
     close(there.run(None, {"x": x}), trainer.predict(x).values())
 
 
+def test_a_function_of_arrays_keeps_the_names_of_its_inputs_and_results(tmp_path):
+    x, w = ng.placeholder("N=? D=3"), ng.variable("D K=2", initial_value=ng.KaimingInit())
+    scale = {"by": [ng.placeholder("D=3")]}
+    f = ng.function({"mean": (x @ w).mean("N"), "parts": [x * scale["by"][0], {"top": ng.argmax(x @ w, "K")}]}, x, scale)
+    path = str(tmp_path / "f.onnx")
+    ng.onnx.save(f, path)
+    a, b = drawn(4, 3), drawn(3, seed=1)
+    s = session(onnx.load(path))
+    assert [i.name for i in s.get_inputs()] == ["x", "scale.by.0"]
+    assert [o.name for o in s.get_outputs()] == ["mean", "parts.0", "parts.1.top"]
+    made = f(a, {"by": [b]})
+    close(s.run(None, {"x": a, "scale.by.0": b}), [made["mean"], made["parts"][0], made["parts"][1]["top"]])
+    for results, names in ((x * 2.0, ["output"]), ((x * 2.0).named("y"), ["y"]), ([x * 2.0, x + 1.0], ["output", "output_2"])):
+        ng.onnx.save(ng.function(results, x), path)
+        assert [o.name for o in session(onnx.load(path)).get_outputs()] == names
+
+
 def test_residual_network():
     """ResNet-20, batch first."""
     init = neon.KaimingInit()

@@ -118,6 +118,7 @@ class Batches(Checked):
 
     tgt_key: str = "label"
     shuffle: bool = False
+    include_iteration: bool = False
 
     def __init__(self, batch_size: int, total_iterations: int | None):
         check(type(self).__name__, COUNT, batch_size=batch_size)
@@ -215,7 +216,7 @@ class Batches(Checked):
                 else:
                     axes.append(ng.make_axis(size, name=n))
             made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
-        if include_iteration:
+        if include_iteration or self.include_iteration:
             made["iteration"] = ng.placeholder(()).named("iteration")
         return made
 
@@ -394,6 +395,7 @@ class SequentialArrayIterator(Batches):
     batches (`total_iterations`) reads on. False: the windows as they come, batch by batch. "random": the windows in random order, new
     in each pass, from `seed`. stretch: for random order, the number of consecutive windows of a row before it jumps elsewhere, so that
     layers carry their state over these; above 1 the order is random.
+    include_iteration: `make_placeholders` makes one for the number of the batch, too, which every batch has.
     reverse_target: targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier; that of a target
     backwards begins with its last element. Raises ArgumentError for a text that is too short for a batch.
     """
