@@ -174,7 +174,9 @@ def said(name: str) -> list[tuple[str, str, str, str]]:
         if not module.startswith("ngraph.export.onnx") or find_spec("onnx"):
             import_module(module)
     record = REGISTRY[name]
-    rows = [(f, shown(value), _where(value), "of the record") for f in FIELDS if (value := getattr(record, f)) not in (None, "", {})]
+    rows = [
+        (f, _short(shown(value)), _where(value), "of the record") for f in FIELDS if (value := getattr(record, f)) not in (None, "", {})
+    ]
     for column, facts in OPS.facts(name).items():
         doc = OPS.columns[column].doc if column in OPS.columns else "no column: no room reads it"
         for k, fact in enumerate(facts):
@@ -229,13 +231,14 @@ def ops(arguments: Any) -> Answer:
         return _told(arguments.op)
     taken = takers()
     rows = [aspects(r, taken) for r in REGISTRY.values()]
-    width = get_terminal_size((140, 24)).columns
-    text = "\n".join(_fitted(line, width) for line in columns([("op", "meaning"), *((r[0], r[-1]) for r in rows)]).split("\n"))
+    text = _fitted(columns([("op", "meaning"), *((r[0], r[-1]) for r in rows)]))
     return Answer(text, [dict(zip(HEADINGS, row, strict=True)) for row in rows])
 
 
-def _fitted(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+def _fitted(table: str) -> str:
+    """Returns a table with lines that are as long as the terminal is wide, or shorter."""
+    width = get_terminal_size((140, 24)).columns
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1].rstrip()}…" for line in table.split("\n"))
 
 
 def _told(name: str) -> Answer:
@@ -259,8 +262,12 @@ def _told(name: str) -> Answer:
     if not text:
         raise UsageError(f"{name!r} is no op or function", fix="`ngraph ops` prints the ops")
     facts = said(record.name) if record is not None else []
-    table = [f"\n{columns([SAID, *facts])}"] if facts else []
-    return Answer("\n".join([text, *table]), [dict(zip(SAID, row, strict=True)) for row in facts] if facts else {"help": text})
+    table = columns([SAID, *facts])
+    if max(map(len, table.split("\n"))) > get_terminal_size((140, 24)).columns:  # what they mean is the same for all ops: --json has it
+        table = columns([row[:-1] for row in (SAID, *facts)])
+    return Answer(
+        f"{text}\n\n{_fitted(table)}" if facts else text, [dict(zip(SAID, row, strict=True)) for row in facts] if facts else {"help": text}
+    )
 
 
 def _help_of_function(function: Callable[..., Any]) -> str:

@@ -155,6 +155,15 @@ def test_ops_tells_of_functions_and_of_records(tmp_path, name, says):
     assert json.loads(ngraph(tmp_path, "ops", name, "--json")[1])
 
 
+@pytest.mark.parametrize("arguments", [(), ("exp",), ("softmax",)])
+def test_tables_of_ops_fit_the_terminal(tmp_path, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = ngraph(tmp_path, "ops", *arguments)
+    table = out[out.index("op  " if not arguments else "fact  ") :].splitlines()
+    assert max(map(len, table)) <= 80
+    assert not arguments or any("ngraph/ops/" in line for line in table)
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [("meen", "did you mean mean?"), ("matmul", "write ng.dot or ng.contract"), ("linalg.sovle", "ng.linalg.solve"), ("linalg", "no op")],
