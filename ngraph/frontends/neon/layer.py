@@ -195,7 +195,7 @@ class Layer(Checked, SubGraph):
         """
         if name.startswith("_") or "weights" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = next((ops for label in ALIASES.get(name, (name,)) if (ops := self._labelled(label))), [])
+        found = self._meant(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -215,6 +215,19 @@ class Layer(Checked, SubGraph):
         else:
             fix = "see paths()" if labels else "call it first"
         raise UnknownName(f"{type(self).__name__} has no attribute {name!r}; {known}", fix=fix)
+
+    def __dir__(self) -> list[str]:
+        """Returns the attributes with the names of weights that stand for one: completion shows them."""
+        labels = {path.rpartition("/")[2] for path in self.paths()}
+        labels |= {op.hint for op in self.carried_states() if op.hint}
+        return [*super().__dir__(), *(name for name in {*labels, *ALIASES} if len(self._meant(name)) == 1)]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.paths())
+
+    def _meant(self, name: str) -> list[Op]:
+        """Returns the variables and carried states that an attribute may stand for."""
+        return next((ops for label in ALIASES.get(name, (name,)) if (ops := self._labelled(label))), [])
 
     def _labelled(self, label: str) -> list[Op]:
         """Returns the variables, and the carried states of training, of this label: its own, else those of layers below."""

@@ -354,3 +354,19 @@ def test_unknown_sides_in_a_dict_are_told(setting):
         Convolution((3, 3, 4), 0.5, **{setting: {"str_h": 2}})(x)
     every = {setting: {"D": 1, "H": 1}}  # it may name sides that the layer lacks
     assert Convolution((3, 3, 4), 0.5, **every)(x).axes
+
+
+def test_completion_shows_weights():
+    """As attributes where one is meant, and as keys."""
+    x = ng.placeholder("N=2 F=3")
+    model = Sequential([Affine(nout=3, batch_norm=True), Affine(nout=2)])
+    assert not {"W", "weight", "bias"} & set(dir(model))
+    model(x)
+    assert {"W", "weight", "bias", "gamma", "beta", "gmean", "gvar"} <= set(dir(model[0]))
+    assert "gamma" in dir(model) and not {"W", "weight"} & set(dir(model))  # there are two
+    assert model._ipython_key_completions_() == list(model.paths())
+    lstm = LSTM(6, GaussianInit(), activation=Tanh(), gate_activation=Logistic(), reset_cells=False)
+    lstm(ng.placeholder("F=3 REC=5 N=4"))
+    assert {"W_input", "W_recur", "h_init", "c_init", "b", "bias"} <= set(dir(lstm))
+    for layer in (model, model[0], lstm):
+        assert all(hasattr(layer, name) for name in dir(layer) if name[0] != "_")
