@@ -377,3 +377,40 @@ def test_errors_of_the_users_own_functions_stay():
 def test_a_function_of_other_arguments_is_told():
     with pytest.raises(ArgumentTypeError, match="scan: .*takes 1 positional argument but 2 were given"):
         ng.scan(lambda carry: carry, ng.constant(0.0), x(H), H)
+
+
+ELSEWHERE = [
+    (lambda: ng.sum(x(), axes="H"), "reduction_axes="), (lambda: ng.cumsum(x(), dim="H"), "axis="), (lambda: ng.norm(x(), ord=2), "p="),
+    (lambda: ng.interpolate(x(), {"H": 2}, mode="linear"), "method="), (lambda: ng.pad(x(), pad_width={"H": (1, 1)}), "paddings="),
+    (lambda: ng.leaky_relu(x(), negative_slope=0.1), "slope="), (lambda: ng.split(x(), "H", sections=2), "parts="),
+    (lambda: ng.repeat(x(), repeats=2, axis="H"), "count="), (lambda: ng.clip(x(), min=0), "low="),
+    (lambda: ng.full("H=2", fill_value=1), "value="),
+    (lambda: ng.segment_sum(x(), segment_ids=0, segments="S=2"), "ids="), (lambda: ng.stft(x(), "H", n_fft=4, hop=2), "size="),
+    (lambda: ng.linalg.matrix_norm(x(), "H", "W", p=2), "ord="), (lambda: ng.linalg.pinv(x(), "H", "W", rtol=0.1), "rcond="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "meant"), ELSEWHERE, ids=[meant for _, meant in ELSEWHERE])
+def test_arguments_of_other_libraries_name_those_here(call, meant):
+    with pytest.raises(UnknownName, match=f"has no argument .*\n.*\n  fix: take {meant}"):
+        call()
+
+
+def test_methods_of_other_libraries_name_all_that_the_function_needs():
+    for call, fix in (
+        (lambda: x().where(x() > 0, 0.0), r"write ng.where\(c, x, y\)"),
+        (lambda: x().one_hot, r"write ng.one_hot\(x, axis\)"),
+        (lambda: x().float64, r"write x.astype\(ng.float64\)"),
+        (lambda: x().softplus, r"write ng.softplus\(x\)"),
+    ):
+        with pytest.raises(UnknownName, match=fix):
+            call()
+    with pytest.raises(ArgumentTypeError, match=r"name them in one text: .* x.transpose\(\"W H\"\)"):
+        x().transpose("W", "H")
+
+
+def test_only_arguments_that_are_both_wrong_are_to_be_exchanged():
+    with pytest.raises(ArgumentTypeError, match="stride is .*, which is neither a whole number nor a dict"):
+        ng.unfold(x(), {"H": "R=2"}, stride=(1, 2), padding=1)
+    with pytest.raises(ArgumentTypeError, match="fix: exchange shift and axis"):
+        ng.roll(x(), "H", 1)
