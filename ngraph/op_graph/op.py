@@ -145,6 +145,7 @@ class Op:
         names.called(self, self.name)
 
     def named(self, name: str) -> Op:
+        """Returns the op itself, which this name stands for in errors, files and calls by name."""
         self.name = name
         return self
 

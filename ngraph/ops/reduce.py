@@ -164,7 +164,10 @@ def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = Non
 
 
 def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the sum, int32 for bool; other dtypes are kept. Axes as in the module.
+    """Returns the sum, int32 for bool; other dtypes are kept.
+
+    reduction_axes: axes, or their names, to sum over, as "H W". out_axes: those that stay; () for a scalar. Without both, all axes are
+    summed over but batch (`N`) and time (`REC`). Raises AxisError for axes that x lacks.
 
     >>> ng.function(ng.sum(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
     ComputedArray([ 8, 14])
@@ -173,7 +176,7 @@ def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = N
 
 
 def prod(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the product.
+    """Returns the product. Axes as in `sum`.
 
     >>> ng.function(ng.prod(ng.constant([[1, 5, 2], [7, 1, 7]], "N=2 H=3"), "H"))()
     ComputedArray([10, 49])
@@ -182,7 +185,7 @@ def prod(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
 
 
 def max(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the maximum; ties share the gradient equally.
+    """Returns the maximum; ties share the gradient equally. Axes as in `sum`.
 
     >>> ng.function(ng.max(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
     ComputedArray([5, 7])
@@ -191,7 +194,7 @@ def max(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = N
 
 
 def min(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """Returns the minimum; ties share the gradient equally.
+    """Returns the minimum; ties share the gradient equally. Axes as in `sum`.
 
     >>> ng.function(ng.min(ng.constant([[1, 5, 2], [7, 0, 7]], "N=2 H=3"), "H"))()
     ComputedArray([1, 0])
