@@ -549,6 +549,7 @@ def convolution(d):
 
 
 POOLS = split("MaxPool AvgPool MaxPool3D AvgPool3D MaxPoolV2 MaxPoolGrad AvgPoolGrad MaxPool3DGrad AvgPool3DGrad")
+POOLS += split("MaxPoolGradV2 MaxPoolGradGrad MaxPoolGradGradV2")
 
 
 @case(*POOLS, loose=True)
@@ -567,21 +568,22 @@ def pool(d):
     batch, channels = d.shape(2, high=4)
     dtype = d.one(["float32", "float32", "float64", "float16", "bfloat16"])
     x = d.array(dtype, _ordered([batch, channels, *sides], last))
-    if d.op == "MaxPool3DGrad":  # without equal numbers, of which TensorFlow takes another one than in two dims
+    if d.op == "MaxPool3DGrad" or "GradGrad" in d.op:  # without equal numbers, of which TensorFlow takes another one than in two dims
         x = d.r.permutation(x.size).reshape(x.shape).astype(np.float32)
     shape = _ordered([batch, channels, *results], last)
-    dy = d.array(x.dtype.name, shape)
+    dy = d.array(x.dtype.name, x.shape if "GradGrad" in d.op else shape)
     if d.op == "MaxPoolV2":
         return [x, known(attrs.pop("ksize"), "int32"), known(attrs.pop("strides"), "int32")], attrs
     if d.op.startswith("AvgPool") and "Grad" in d.op:
         return [known(x.shape, "int32"), dy], attrs
     if "Grad" in d.op:
-        forward = {"MaxPoolGrad": tf.raw_ops.MaxPool, "MaxPool3DGrad": tf.raw_ops.MaxPool3D}[d.op]
+        forward = tf.raw_ops.MaxPool3D if "3D" in d.op else tf.raw_ops.MaxPool
         try:
             y = forward(input=tf.constant(x), **attrs).numpy()
         except (tf.errors.OpError, NotImplementedError, TypeError) as error:  # it has no kernel of this dtype and layout
             raise Skip(str(error)) from error
-        return [x, y, dy], attrs
+        given = [known(attrs.pop(name), "int32") for name in ("ksize", "strides")] if d.op.endswith("V2") else []
+        return [x, y, dy, *given], attrs
     return [x], attrs
 
 
@@ -648,7 +650,7 @@ def resize_area(d):
     return [d.array(d.dtype(), d.shape(4, high=7), -4, 100), known(d.shape(2, high=9), "int32")], {"align_corners": d.maybe(0.3)}
 
 
-@case("ScaleAndTranslate", loose=True)
+@case("ScaleAndTranslate", "ScaleAndTranslateGrad", loose=True)
 def scale_and_translate(d):
     kernel = d.one(split("lanczos1 lanczos3 lanczos5 gaussian box triangle keyscubic mitchellcubic"))
     x, sizes = d.array(d.dtype(), d.shape(4, high=9), -4, 100), d.shape(2, high=9)
@@ -656,7 +658,10 @@ def scale_and_translate(d):
         numbers = [known(np.divide(sizes, x.shape[1:3]).astype("float32")), known(np.zeros(2, "float32"))]
     else:
         numbers = [known(d.array("float32", [2], *ends)) for ends in ((0.3, 3), (-2, 2))]
-    return [x, known(sizes, "int32"), *numbers], {"kernel_type": kernel, "antialias": d.maybe()}
+    attrs = {"kernel_type": kernel, "antialias": d.maybe()}
+    if d.op.endswith("Grad"):
+        return [d.array("float32", [x.shape[0], *sizes, x.shape[3]]), x.astype("float32"), *numbers], attrs
+    return [x, known(sizes, "int32"), *numbers], attrs
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------------------
@@ -876,11 +881,18 @@ def pad(d):
     shape = d.shape(low=2)
     dtype = d.one(TYPES)
     mode = d.one(["REFLECT", "SYMMETRIC"])
-    most = [4] * len(shape) if d.op != "MirrorPad" else [s + (mode == "SYMMETRIC") for s in shape]
+    most = [4] * len(shape) if not d.op.startswith("MirrorPad") else [s + (mode == "SYMMETRIC") for s in shape]
     pads = known([[int(d.r.integers(0, m)) for _ in range(2)] for m in most], d.one(["int32", "int64"])).reshape(-1, 2)
-    if d.op == "MirrorPad":
+    if d.op.startswith("MirrorPad"):
         return [d.array(dtype, shape), pads], {"mode": mode}
     return [d.array(dtype, shape), pads, *([known(d.array(dtype, []))] if d.op == "PadV2" else [])], {}
+
+
+@case("MirrorPadGrad", loose=True)
+def pad_gradient(d):
+    (x, pads), attrs = pad(d)
+    shape = [s + sum(ends) for s, ends in zip(x.shape, pads.tolist(), strict=True)]
+    return [d.array(d.one(WIDE), shape), pads], attrs
 
 
 @case("Reverse", "ReverseV2")
@@ -1145,6 +1157,15 @@ def crop(d):
     return [x, _boxes(d, many), d.indices([many], batch, "int32"), known(d.shape(2, high=5), "int32")], attrs
 
 
+@case("CropAndResizeGradImage", "CropAndResizeGradBoxes", loose=True)
+def crop_gradient(d):
+    (x, boxes, numbers, sizes), attrs = crop(d)
+    dy = d.array("float32", [len(boxes), *sizes.tolist(), x.shape[3]])
+    if d.op.endswith("Image"):
+        return [dy, boxes, numbers, known(x.shape, "int32")], {"T": tf.float32, "method": attrs["method"]}
+    return [dy, x, boxes, numbers], {}
+
+
 @case("ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
 def transformation(d):
     batch, way = int(d.r.integers(1, 4)), d.one(["NEAREST", "BILINEAR"])
@@ -1197,28 +1218,42 @@ def patches(d):
     return [d.array(d.dtype(), [batch, *sides, channels])], attrs
 
 
-@case("MaxPoolWithArgmax")
+@case("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
 def pool_with_places(d):
     sides, kernel, strides, _, padding, _, _ = _windows(d, 2, explicit=False)
     batch, channels = d.shape(2, high=3)
     shape = [batch, *[max(s, n) for s, n in zip(sides, kernel, strict=True)], channels]
     x = d.r.permutation(int(np.prod(shape))).reshape(shape).astype("float32")  # no equal ones
-    return [x], {
+    attrs = {
         "ksize": [1, *kernel, 1],
         "strides": [1, *strides, 1],
         "padding": padding,
         "Targmax": d.one(["int32", "int64"]),
         "include_batch_in_index": d.maybe(),
     }
+    if "Grad" not in d.op:
+        return [x], attrs
+    y, places = tf.raw_ops.MaxPoolWithArgmax(input=x, **attrs)
+    del attrs["Targmax"]
+    return [x, d.array("float32", list(y.shape)), places.numpy()], attrs
 
 
-@case("Dilation2D")
+@case("Dilation2D", "Dilation2DBackpropInput", "Dilation2DBackpropFilter")
 def dilation(d):
     sides, kernel, strides, rates, padding, _, _ = _windows(d, 2, explicit=False)
     batch, channels = d.shape(2, high=3)
     dtype = d.dtype(only=["float32", "float64", "int32", "float16"])
     attrs = {"strides": [1, *strides, 1], "rates": [1, *rates, 1], "padding": padding}
-    return [d.array(dtype, [batch, *sides, channels]), d.array(dtype, [*kernel, channels])], attrs
+    x, f = d.array(dtype, [batch, *sides, channels]), d.array(dtype, [*kernel, channels])
+    if "Backprop" not in d.op:
+        return [x, f], attrs
+    x = (d.r.permutation(x.size) * 9.0).reshape(x.shape).astype(d.one(WIDE))  # no equal sums
+    f = f.astype(x.dtype)
+    try:
+        y = tf.raw_ops.Dilation2D(input=x, filter=f, **attrs)
+    except (tf.errors.OpError, ValueError) as error:
+        raise Skip(str(error)) from error
+    return [x, f, d.array(x.dtype.name, list(y.shape))], attrs
 
 
 # ---- quantised floats -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import norms, sampling, shapes, windows
+from ngraph.frontends.positional import indexing, norms, sampling, shapes, windows
 from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.shapes import permuted
@@ -133,20 +133,34 @@ def strided_slice_gradient(n: Any, shape: Lengths, begin: Value, end: Value, str
 
 def _pooled(n: Any, t: Tensor) -> Tensor:
     """Returns the pooling of a tensor whose channels are dim 1, by the node's attributes."""
-    ws = windows.windows(n.g, t, windowing(n, spatial(n, "ksize", t.rank), t.rank))
-    return windows.max_pool(n.g, t, ws)[0] if "Max" in n.op else windows.average_pool(n.g, t, ws)
+    if "Max" in n.op:
+        return _largest(n, t, ())[0]
+    return windows.average_pool(n.g, t, windows.windows(n.g, t, windowing(n, spatial(n, "ksize", t.rank), t.rank)))
+
+
+def _largest(n: Any, t: Tensor, given: Sequence[Sequence[int]], places: bool = False) -> tuple[Tensor, ...]:
+    """Returns the largest of each window of a tensor whose channels are dim 1; given: kernel and strides, else attributes are."""
+    kernel, strides = (spatial(n, name, t.rank, sizes) for name, sizes in zip(("ksize", "strides"), given or (None, None), strict=True))
+    by = windowing(n, kernel, t.rank)._replace(strides=strides)
+    return windows.max_pool(n.g, t, windows.windows(n.g, t, by), places)
 
 
 @translates("MaxPoolV2")
 def pool_v2(n: Any, x: Tensor, *given: Ints) -> Tensor:
-    kernel, strides = (spatial(n, "ksize", x.rank, numbers) for numbers in given)
-    t, by = first(n, x), windowing(n, kernel, x.rank)._replace(strides=strides)
-    return back(n, windows.max_pool(n.g, t, windows.windows(n.g, t, by))[0])
+    return back(n, _largest(n, first(n, x), given)[0])
 
 
-@translates("MaxPoolGrad", "MaxPool3DGrad")
-def max_pool_gradient(n: Any, x: Tensor, y: Value, dy: Tensor) -> Tensor:
-    return back(n, adjoint(n.g, lambda v: _pooled(n, v), (), None, first(n, dy), first(n, x)))
+@translates("MaxPoolGrad", "MaxPool3DGrad", "MaxPoolGradV2")
+def max_pool_gradient(n: Any, x: Tensor, y: Value, dy: Tensor, *given: Ints) -> Tensor:
+    return back(n, adjoint(n.g, lambda v: _largest(n, v, given)[0], (), None, first(n, dy), first(n, x)))
+
+
+@translates("MaxPoolGradGrad", "MaxPool3DGradGrad", "MaxPoolGradGradV2")
+def max_pool_gradient_by_gradient(n: Any, x: Tensor, y: Value, d: Tensor, *given: Ints) -> Tensor:
+    """Returns, for each window, the element of d where that of x is the largest."""
+    g, (t, u) = n.g, (n.g.full(first(n, v)) for v in (x, d))
+    place = _largest(n, t, given, True)[1]
+    return back(n, indexing.gathered(g, g.reshape(u, [product(u.shape)]), place, 0, n.takes[2]))
 
 
 @translates("AvgPoolGrad", "AvgPool3DGrad")
@@ -260,9 +274,23 @@ def scale_and_translate(
     g: Any, x: Tensor, sizes: Lengths, scale: Array, shift: Array, *, kernel_type: str = "lanczos3", antialias: bool = True
 ) -> Tensor:
     t = by_element.casted(g, x, np.dtype(np.float32))
-    for k, many, factor, by in zip((1, 2), g.numbers(sizes), scale.tolist(), shift.tolist(), strict=True):
-        t = sampling.moved(g, t, k, many, factor, by, kernel_type, antialias)
+    return _moved(g, t, g.numbers(sizes), scale, shift, kernel_type, antialias)
+
+
+def _moved(g: Any, t: Tensor, sizes: Sequence[int], scale: Array, shift: Array, kind: str, antialias: bool) -> Tensor:
+    for k, many, factor, by in zip((1, 2), sizes, scale.tolist(), shift.tolist(), strict=True):
+        t = sampling.moved(g, t, k, many, factor, by, kind, antialias)
     return t
+
+
+@translates("ScaleAndTranslateGrad")
+def scale_and_translate_gradient(
+    g: Any, d: Tensor, like: Value, scale: Array, shift: Array, *, kernel_type: str = "lanczos3", antialias: bool = True
+) -> Tensor:
+    def run(x: Tensor) -> Tensor:
+        return _moved(g, x, g.numbers(d.shape[1:3]), scale, shift, kernel_type, antialias)
+
+    return adjoint(g, run, like.shape, dtypes.float32, d)
 
 
 rows(

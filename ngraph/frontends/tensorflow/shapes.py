@@ -10,6 +10,7 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, shapes
+from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import dims_of
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, settled
 from ngraph.frontends.tensorflow.folding import stitch_order, strided_items
@@ -189,6 +190,12 @@ def pad(n: Any, t: Tensor, sizes: Lengths, fill: Array | None = None, *, mode: s
         else:
             t = shapes.padded(n.g, t, k, before, after, "reflect" if mode == "REFLECT" else "constant", number)
     return t
+
+
+@translates("MirrorPadGrad")
+def pad_gradient(n: Any, d: Tensor, sizes: Ints) -> Tensor:
+    shape = [s - (before + after) for s, before, after in zip(d.shape, sizes[::2], sizes[1::2], strict=True)]
+    return adjoint(n.g, lambda x: pad(n, x, sizes, mode=n.attr("mode")), shape, d.op.dtype, d)
 
 
 # ---- gathers and scatters -----------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional import colours, shapes, windows
+from ngraph.frontends.positional import colours, indexing, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
 from ngraph.frontends.positional.sampling import apart_from_better, cropped
 from ngraph.frontends.positional.values import Tensor, Value
@@ -35,6 +36,20 @@ def crop_and_resize(
 ) -> Value:
     t = by_element.casted(n.g, x, dtypes.float32.np)
     return cropped(n.g, t, 1, boxes, numbers, n.g.numbers(sizes), method == "nearest", extrapolation_value, n.takes[0])
+
+
+@translates("CropAndResizeGradImage")
+def by_images(n: Any, d: Tensor, boxes: Tensor, numbers: Value, sizes: Lengths, *, T: DType, method: str = "bilinear") -> Value:
+    def run(x: Tensor) -> Tensor:
+        return cropped(n.g, x, 1, boxes, numbers, n.g.numbers(d.shape[1:3]), method == "nearest", 0.0, n.takes[1])
+
+    return by_element.casted(n.g, adjoint(n.g, run, sizes, dtypes.float32, d), T.np)
+
+
+@translates("CropAndResizeGradBoxes")
+def by_boxes(n: Any, d: Tensor, x: Tensor, boxes: Tensor, numbers: Value) -> Value:
+    t = by_element.casted(n.g, x, dtypes.float32.np)
+    return adjoint(n.g, lambda b: cropped(n.g, t, 1, b, numbers, n.g.numbers(d.shape[1:3]), False, 0.0, n.takes[1]), (), None, d, boxes)
 
 
 def _folded(at: Op, size: Op, mode: str) -> Op:
@@ -287,6 +302,25 @@ def max_pool_with_places(
         position = position + image_of * image
     found = g.made(e.cast(position * many + channel, Targmax), [*t.dims[:2], *g.full(place).dims[2:]])
     return back(n, y), back(n, found)
+
+
+@translates("MaxPoolGradWithArgmax")
+def by_places(n: Any, x: Tensor, d: Tensor, places: Tensor, *, include_batch_in_index: bool = False) -> Tensor:
+    """Returns elements of d at the places of the largest ones."""
+    g, (d, at) = n.g, (n.g.full(v) for v in (d, places))
+    image = product(x.shape[1:])
+    i = e.cast(g.renamed(at, d.dims).op, dtypes.int64)
+    if not include_batch_in_index:
+        i = i + iota(d.dims[0], dtypes.int64) * shapes.size_op(image)
+    zeros = shapes.filled(g, np.zeros((), d.np)[()], [product(x.shape)])
+    return g.reshape(indexing.scattered_rows(g, zeros, Tensor(i, d.dims), d, "add", n.takes[2]), x.shape)
+
+
+@translates("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
+def dilation_gradient(n: Any, x: Tensor, f: Tensor, d: Tensor) -> Tensor:
+    if n.op.endswith("Input"):
+        return adjoint(n.g, lambda v: dilation(n, v, f), (), None, d, x)
+    return adjoint(n.g, lambda v: dilation(n, x, v), (), None, d, f)
 
 
 @translates("Dilation2D")
