@@ -1306,6 +1306,13 @@ def sparse_segments(d):
     return [d.array(d.one(WIDE), shape), d.indices([rows], shape[0]), i, *count], {}
 
 
+@case(*(f"SparseSegment{kind}Grad" for kind in ("Sum", "Mean", "SqrtN")), loose=True)
+def sparse_segments_gradient(d):
+    (t, places, i), _ = sparse_segments(d)
+    dy = d.array(t.dtype.name, [int(i[-1]) + 1, *t.shape[1:]])
+    return [dy, places.astype(i.dtype), i, known(len(t), "int32")], {}
+
+
 @case("DynamicPartition")
 def partition(d):
     shape, many = d.shape(rank=int(d.r.integers(1, 4))), int(d.r.integers(1, 4))
@@ -1359,6 +1366,82 @@ def reorder(d):
     places, values = _sparse(d, shape, "float32")
     order = d.r.permutation(len(values))
     return [places[order], values[order], np.array(shape, "int64")], {}
+
+
+@case("SparseAdd", "SparseSparseMaximum", "SparseSparseMinimum")
+def two_sparse(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(["float32", "float64", "int32", "int64"])
+    size = np.array(shape, "int64")
+    least = [np.array(d.one([0, 0, 1, 3]), dtype)] if d.op == "SparseAdd" else []
+    return [*_sparse(d, shape, dtype), size, *_sparse(d, shape, dtype), size, *least], {}
+
+
+@case("SparseAddGrad")
+def sparse_add_gradient(d):
+    a, b = two_sparse(d)[0][::3]
+    every = np.unique(np.concatenate([a, b]), axis=0)
+    return [d.array(d.one(WIDE), [len(every)]), a, b, every], {}
+
+
+@case("SparseConcat")
+def sparse_concat(d):
+    rank, dtype, k = int(d.r.integers(1, 4)), d.one(["float32", "int64", "int32"]), 0
+    k, shape = int(d.r.integers(rank)), d.shape(rank)
+    shapes = [[int(d.r.integers(1, 5)) if j == k else s for j, s in enumerate(shape)] for _ in range(d.r.integers(2, 4))]
+    places, values = zip(*(_sparse(d, s, dtype) for s in shapes), strict=True)
+    return [list(places), list(values), [np.array(s, "int64") for s in shapes]], {"concat_dim": d.one([k, k - rank])}
+
+
+@case("SparseSplit")
+def sparse_split(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(["float32", "int64", "int32"])
+    k = int(d.r.integers(len(shape)))
+    return [np.array(k, "int64"), *_sparse(d, shape, dtype), np.array(shape, "int64")], {"num_split": int(d.r.integers(1, shape[k] + 1))}
+
+
+@case("SparseSoftmax")
+def sparse_softmax(d):
+    shape = d.shape(rank=int(d.r.integers(2, 4)))
+    return [*_sparse(d, shape, d.one(WIDE)), np.array(shape, "int64")], {}
+
+
+@case("SparseReduceMax")
+def sparse_max(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)))
+    axes = known(d.axes(len(shape)), "int32")
+    return [*_sparse(d, shape, d.one(["float32", "float64", "int32"])), np.array(shape, "int64"), axes], {"keep_dims": d.maybe()}
+
+
+@case("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv", "SparseTensorDenseAdd")
+def sparse_and_dense(d):
+    shape, dtype = d.shape(rank=int(d.r.integers(1, 4))), d.one(WIDE)
+    other = shape if d.op == "SparseTensorDenseAdd" else [d.one([1, s]) for s in shape][int(d.r.integers(0, 2)) :]
+    return [*_sparse(d, shape, dtype), known(shape, "int64"), d.array(dtype, other, 0.5, 4)], {}
+
+
+@case("SparseFillEmptyRowsGrad")
+def fill_rows_gradient(d):
+    many = int(d.r.integers(1, 7))
+    return [d.r.permutation(many)[: d.r.integers(0, many + 1)].astype("int64"), d.array(d.one(WIDE), [many])], {}
+
+
+@case("SparseBincount")
+def sparse_counts(d):
+    shape = d.shape(rank=int(d.r.integers(1, 3)))
+    places, values = _sparse(d, shape, "int64")
+    numbers, dtype = d.indices(values.shape, 9), d.one(["float32", "float64", "int32", "int64"])
+    weights = d.array(dtype, [len(values) if d.maybe() else 0])
+    size = known(d.r.integers(1, 8), numbers.dtype)
+    return [places, numbers, np.array(shape, "int64"), size, weights], {"binary_output": not weights.size and d.maybe()}
+
+
+@case("RaggedTensorToSparse")
+def ragged_to_sparse(d):
+    kind, splits, many = d.one(["int32", "int64"]), [], int(d.r.integers(0, 5))
+    for _ in range(d.r.integers(1, 4)):
+        splits.append(np.cumsum([0, *d.r.integers(0, 4, many)]).astype(kind))
+        many = int(splits[-1][-1])
+    return [splits, d.array(d.one(["float32", "int64", "int32"]), [many, *d.shape(most=1)])], {}
 
 
 @case("RaggedTensorToTensor")

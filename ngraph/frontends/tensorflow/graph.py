@@ -164,7 +164,8 @@ def body_of_function(proto: Any, functions: Mapping[str, Any] | None = None) -> 
     functions: others of the file by name, which nodes may call as if they were ops.
     """
     arguments = {a.name for a in proto.signature.input_arg}
-    ops = {n.name: n.op for n in proto.node_def}
+    protos = {n.name: n for n in proto.node_def}
+    ops = {name: n.op for name, n in protos.items()}
 
     def value(given: str) -> str:
         parts = given.split(":")
@@ -174,14 +175,24 @@ def body_of_function(proto: Any, functions: Mapping[str, Any] | None = None) -> 
             return f"{parts[0]}:{parts[-1]}"
         op = ops.get(parts[0], "")
         called = (functions or {}).get(op)
-        first = table.RESULTS.get(op, ()) if called is None else tuple([a.name for a in called.signature.output_arg])
+        names = table.RESULTS.get(op, ()) if called is None else tuple([a.name for a in called.signature.output_arg])
         k = int(parts[2]) if len(parts) > 2 else 0
-        return f"{parts[0]}:{(first.index(parts[1]) if parts[1] in first else 0) + k}"
+        return f"{parts[0]}:{_places(names, protos.get(parts[0])).get(parts[1], 0) + k}"
 
     nodes = [_node(n, value) for n in proto.node_def]
     gives = [value(proto.ret[a.name]) for a in proto.signature.output_arg]
     takes = [f"{a.name}:0" for a in proto.signature.input_arg]
     return GraphBody(proto.signature.name, nodes, takes, gives, list(proto.control_ret.values()))
+
+
+def _places(names: Sequence[str], proto: Any) -> dict[str, int]:
+    """Returns the numbers of a node's results by their names; `name*attribute` stands for as many as the attribute says."""
+    found, at = dict[str, int](), 0
+    for name, _, attribute in [name.partition("*") for name in names]:
+        found[name] = at
+        said = proto.attr[attribute] if attribute else None
+        at += 1 if said is None else max(said.i, len(said.list.type))
+    return found
 
 
 class FunctionLibrary:

@@ -5,6 +5,7 @@ Sparse tensors are three dense ones, their places, values and shape; ragged ones
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, reductions, shapes
+from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.host import steps
 from ngraph.frontends.tensorflow.shapes import segment_count
@@ -81,7 +83,12 @@ def sparse_segments(n: Any, t: Tensor, places: Value, i: Value, many: Length | N
     """Returns the totals of segments of rows that are taken by their numbers."""
     many = segment_count(n.g, i) if many is None else many
     rows = indexing.gathered(n.g, t, places, 0, n.takes[0])
-    return _totals(n, rows, i, many, _ROOTS[n.op.removeprefix("SparseSegment").removesuffix("WithNumSegments")])
+    return _totals(n, rows, i, many, _ROOTS[n.op.removeprefix("SparseSegment").removesuffix("WithNumSegments").removesuffix("Grad")])
+
+
+@translates(*(f"SparseSegment{kind}Grad" for kind in _ROOTS))
+def sparse_segments_gradient(n: Any, d: Tensor, places: Value, i: Value, many: Length) -> Tensor:
+    return adjoint(n.g, lambda t: sparse_segments(n, t, places, i, d.shape[0]), [many, *d.shape[1:]], d.op.dtype, d)
 
 
 @translates("DynamicPartition", python=True)
@@ -143,7 +150,7 @@ def sparse_reshape(n: Any, i: Array, old: Array, new: Array) -> tuple[Array, Arr
         new[new < 0] = np.prod(old) // max(int(np.prod(new[new >= 0])), 1)
     if np.prod(new) != np.prod(old):
         raise GraphError(f"a sparse tensor of the shape {old.tolist()} cannot have the shape {new.tolist()}")
-    flat = np.ravel_multi_index(tuple(i.T), tuple(old)) if i.size else np.zeros(len(i), np.int64)
+    flat = _flat(i, old)
     return np.stack(np.unravel_index(flat, tuple(new)), 1) if i.size else np.zeros((len(i), len(new)), np.int64), new
 
 
@@ -169,6 +176,106 @@ def fill_rows(n: Any, i: Array, v: Array, shape: Array, default: Array) -> tuple
 def sparse_reorder(n: Any, i: Array, v: Array, shape: Array) -> tuple[Array, Array]:
     order = np.lexsort(i.T[::-1])
     return i[order], v[order]
+
+
+def _flat(i: Array, shape: Array) -> Array:
+    """Returns places as numbers of elements, in the order of the dims."""
+    return np.ravel_multi_index(tuple(i.T), tuple(shape)) if i.size else np.zeros(len(i), np.int64)
+
+
+def _met(i: Array, v: Array, j: Array, w: Array, shape: Array) -> tuple[Array, Array, Array]:
+    """Returns the places of two sparse tensors, in order, and the elements of both there, 0 where there is none."""
+    every, at = np.unique(np.concatenate([_flat(i, shape), _flat(j, shape)]), return_inverse=True)
+    both = np.zeros((2, len(every)), v.dtype)
+    both[0, at[: len(i)]], both[1, at[len(i) :]] = v, w
+    return np.stack(np.unravel_index(every, tuple(shape)), 1).astype(np.int64), *both
+
+
+@steps("SparseAdd", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="sum_indices sum_values sum_shape", python=True)
+def sparse_add(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, least: Array) -> tuple[Array, ...]:
+    at, a, b = _met(i, v, j, w, shape)
+    kept = (np.abs(a + b) >= least) | ~np.isin(_flat(at, shape), np.intersect1d(_flat(i, shape), _flat(j, shape)))
+    return at[kept], (a + b)[kept], shape
+
+
+@steps("SparseAddGrad", gives=lambda n, d, *more: (d.np, d.np), results="a_val_grad b_val_grad", python=True)
+def sparse_add_gradient(n: Any, d: Array, i: Array, j: Array, at: Array) -> list[Array]:
+    """Returns the derivatives by the elements of both; those of which the sum has none get 0."""
+    there = {tuple(place): v for place, v in zip(at.tolist(), d, strict=True)}
+    return [np.array([there.get(tuple(place), 0) for place in places], d.dtype) for places in (i.tolist(), j.tolist())]
+
+
+@steps("SparseSparseMaximum", "SparseSparseMinimum", gives=lambda n, i, v, *more: (np.int64, v.np), results="output_indices output_values", python=True)
+def sparse_best(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array) -> tuple[Array, Array]:
+    at, a, b = _met(i, v, j, w, shape)
+    return at, (np.maximum if n.op.endswith("Maximum") else np.minimum)(a, b)
+
+
+@steps(
+    "SparseConcat",
+    gives=lambda n, *given: (np.int64, given[n.attr("N")].np, np.int64),
+    results="output_indices output_values output_shape",
+    python=True,
+)
+def sparse_concat(n: Any, *given: Array, N: int, concat_dim: int) -> tuple[Array, ...]:
+    places, values, shapes_of = given[:N], given[N : 2 * N], given[2 * N :]
+    whole = shapes_of[0].copy()
+    starts = np.cumsum([0, *(shape[concat_dim] for shape in shapes_of)])
+    whole[concat_dim] = starts[-1]
+    moved = [i + start * (np.arange(len(whole)) == concat_dim % len(whole)) for i, start in zip(places, starts, strict=False)]
+    return *sparse_reorder(n, np.concatenate(moved), np.concatenate(values), whole), whole
+
+
+@steps(
+    "SparseSplit",
+    gives=lambda n, k, i, v, *more: [kind for kind in (np.int64, v.np, np.int64) for _ in range(n.attr("num_split"))],
+    results="output_indices*num_split output_values*num_split output_shape*num_split",
+    python=True,
+)
+def sparse_split(n: Any, dim: Array, i: Array, v: Array, shape: Array, *, num_split: int) -> list[Array]:
+    """Returns parts along a dim, of which the first ones are one longer where it does not divide."""
+    k = int(dim)
+    lengths = [int(shape[k]) // num_split + (p < int(shape[k]) % num_split) for p in range(num_split)]
+    one = np.arange(len(shape)) == k
+    parts = [sparse_slice(n, i, v, shape, one * start, np.where(one, many, shape)) for start, many in zip(np.cumsum([0, *lengths]), lengths, strict=False)]
+    return [part[j] for j in range(3) for part in parts]
+
+
+@steps("SparseSoftmax", gives=lambda n, i, v, shape: [v.np], python=True)
+def sparse_softmax(n: Any, i: Array, v: Array, shape: Array) -> Array:
+    """Returns shares of the elements that there are in each row."""
+    _, at = np.unique(_flat(i[:, :-1], shape[:-1]), return_inverse=True)
+    best = np.full(len(v), -np.inf)
+    np.maximum.at(best, at, v)
+    share = np.exp(v - best[at])
+    return share / np.bincount(at, share, len(v))[at]
+
+
+@steps("SparseReduceMax", gives=lambda n, i, v, *more: [v.np], python=True)
+def sparse_max(n: Any, i: Array, v: Array, shape: Array, axes: Array, *, keep_dims: bool = False) -> Array:
+    """Returns the largest elements along dims; 0 where there is none."""
+    along = np.isin(np.arange(len(shape)), axes % len(shape))
+    every, at = np.unique(_flat(np.where(along, 0, i), shape), return_inverse=True)
+    made, best = np.zeros(np.where(along, 1, shape), v.dtype), np.full(len(every), v.min(initial=0))
+    np.maximum.at(best, at, v)
+    made[np.unravel_index(every, tuple(shape))] = best
+    return made if keep_dims else made.reshape(shape[~along])
+
+
+_BY_PLACES = {"Add": e.add, "Mul": e.multiply, "Div": e.divide}
+
+
+@translates(*(f"SparseDenseCwise{kind}" for kind in _BY_PLACES))
+def sparse_and_dense(n: Any, i: Tensor, v: Tensor, sizes: Lengths, y: Tensor) -> Tensor:
+    return by_element.each(n.g, _BY_PLACES[n.op[16:]], v, indexing.gathered_slices(n.g, n.g.expanded(y, sizes), i, 0, n.takes[3]))
+
+
+translates("SparseTensorDenseAdd")(lambda n, i, v, sizes, y: indexing.scattered_slices(n.g, y, i, v, "add", n.takes[3]))
+
+
+@steps("SparseFillEmptyRowsGrad", gives=lambda n, at, d: (d.np, d.np), results="d_values d_default_value", python=True)
+def fill_rows_gradient(n: Any, at: Array, d: Array) -> tuple[Array, Array]:
+    return d[at], np.delete(d, at).sum()
 
 
 # ---- ragged tensors -----------------------------------------------------------------------------------------------------
@@ -200,6 +307,24 @@ def ragged_to_dense(n: Any, shape: Array, v: Array, default: Array, *rows: Array
         kept &= p < s
     made[tuple(p[kept] for p in places)] = v[: len(kept)][kept]
     return made
+
+
+@steps(
+    "RaggedTensorToSparse",
+    gives=lambda n, *given: (np.int64, given[-1].np, np.int64),
+    results="sparse_indices sparse_values sparse_dense_shape",
+    python=True,
+)
+def ragged_to_sparse(n: Any, *given: Array) -> tuple[Array, Array, Array]:
+    *splits, values = given
+    places, sizes = [np.arange(len(splits[0]) - 1)], [len(splits[0]) - 1]
+    for ends in splits:
+        of = np.diff(ends)
+        places = [*(np.repeat(p, of) for p in places), np.arange(ends[-1]) - np.repeat(ends[:-1], of)]
+        sizes.append(int(of.max(initial=0)))
+    inner = np.indices(values.shape)[1:].reshape(values.ndim - 1, values.size)
+    at = np.stack([*(np.repeat(p, math.prod(values.shape[1:])) for p in places), *inner], 1)
+    return at, values.ravel(), np.array([*sizes, *values.shape[1:]])
 
 
 @steps(
@@ -247,8 +372,19 @@ def bincount(n: Any, t: Tensor, many: Length, weights: Value, *, T: DType = dtyp
 @steps("RaggedBincount", gives=lambda n, splits, x, size, weights: [weights.np], python=True)
 def ragged_bincount(n: Any, splits: Array, numbers: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     """Returns, for each row of a ragged tensor, how often each number is there, or the sums of its weights."""
-    made = np.zeros((len(splits) - 1, int(size)), weights.dtype)
-    rows, good = np.repeat(np.arange(len(made)), np.diff(splits)), numbers < size
+    many = len(splits) - 1
+    return _bins(np.repeat(np.arange(many), np.diff(splits)), many, numbers, size, weights, binary_output)
+
+
+@steps("SparseBincount", gives=lambda n, i, v, shape, size, weights: [weights.np], python=True)
+def sparse_bincount(n: Any, i: Array, v: Array, shape: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+    """Returns the same of a sparse vector, or of each row of a sparse matrix."""
+    made = _bins(i[:, 0] * (len(shape) > 1), int(shape[0]) if len(shape) > 1 else 1, v, size, weights, binary_output)
+    return made if len(shape) > 1 else made[0]
+
+
+def _bins(rows: Array, many: int, numbers: Array, size: Array, weights: Array, binary_output: bool) -> Array:
+    made, good = np.zeros((many, int(size)), weights.dtype), numbers < size
     added = weights[good] if weights.size and not binary_output else weights.dtype.type(1)
     (np.maximum if binary_output else np.add).at(made, (rows[good], numbers[good]), added)
     return made

@@ -55,6 +55,7 @@ READ: dict[str, Callable[[Any, Value, Value], Any]] = {
 TABLE: dict[str, Translator] = {}
 
 # Results by name, in order, of ops that have several which are not a list: functions refer to results by these names (`node:values:0`).
+# `values*num_split` is a list, whose length an attribute says, or has.
 RESULTS: dict[str, tuple[str, ...]] = {}
 
 
