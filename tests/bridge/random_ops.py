@@ -549,7 +549,7 @@ def convolution(d):
 
 
 POOLS = split("MaxPool AvgPool MaxPool3D AvgPool3D MaxPoolV2 MaxPoolGrad AvgPoolGrad MaxPool3DGrad AvgPool3DGrad")
-POOLS += split("MaxPoolGradV2 MaxPoolGradGrad MaxPoolGradGradV2")
+POOLS += split("MaxPoolGradV2 MaxPoolGradGrad MaxPoolGradGradV2 MaxPool3DGradGrad")
 
 
 @case(*POOLS, loose=True)
@@ -976,6 +976,13 @@ def one_hot(d):
     dtype, shape = d.one(TYPES), d.shape(most=3)
     i = (d.r.integers(-1, 5, shape)).astype(d.one(["int32", "int64", "int8"]))
     return [i, known(d.r.integers(1, 6), "int32"), d.array(dtype, []), d.array(dtype, [])], {"axis": int(d.r.integers(-1, len(shape) + 1))}
+
+
+@case("ApproxTopK")
+def nearly_best(d):
+    shape = d.shape(rank=int(d.r.integers(1, 4)))
+    x = d.r.permutation(int(np.prod(shape))).reshape(shape).astype("float32")
+    return [x], {"k": int(d.r.integers(1, shape[-1] + 1))}
 
 
 @case("TopKV2")
@@ -1433,6 +1440,33 @@ def sparse_counts(d):
     weights = d.array(dtype, [len(values) if d.maybe() else 0])
     size = known(d.r.integers(1, 8), numbers.dtype)
     return [places, numbers, np.array(shape, "int64"), size, weights], {"binary_output": not weights.size and d.maybe()}
+
+
+@case("ComputeAccidentalHits")
+def hits(d):
+    true = d.indices(d.shape(2), 9, "int64")
+    return [true, d.r.permutation(9)[: d.r.integers(1, 9)].astype("int64")], {"num_true": true.shape[1]}
+
+
+@case("EditDistance")
+def edit_distance(d):
+    rank, dtype = int(d.r.integers(2, 4)), d.one(["int64", "int32"])
+    given = []
+    for shape in (d.shape(rank), d.shape(rank)):
+        rows = d.r.integers(0, shape[-1] + 1, shape[:-1])
+        places = np.argwhere(np.arange(shape[-1]) < rows[..., None]).astype("int64")
+        given += [places, d.array(dtype, [len(places)], 0, 2), np.array(shape, "int64")]
+    return given, {"normalize": d.maybe()}
+
+
+@case("CTCLoss", loose=True)
+def ctc(d):
+    time, batch, classes = (int(d.r.integers(*ends)) for ends in ((5, 12), (1, 4), (2, 6)))
+    counts = d.r.integers(0, 3, batch)
+    at = np.argwhere(np.arange(3) < counts[:, None]).astype("int64")
+    labels = d.indices([len(at)], classes - 1, "int32")
+    steps = d.r.integers(5, time + 1, batch).astype("int32")
+    return [d.array("float32", [time, batch, classes]), at, labels, steps], {}
 
 
 @case("RaggedTensorToSparse")

@@ -387,6 +387,37 @@ def drawn(g: Any, logits: Tensor, count: Length, *, output_dtype: DType = dtypes
     return g.made(e.cast(best, output_dtype), [t.dims[0], draw])
 
 
+@translates(
+    "UniformCandidateSampler",
+    "LogUniformCandidateSampler",
+    results="sampled_candidates true_expected_count sampled_expected_count",
+    python=True,
+)
+def candidates(n: Any, true: Value, *, num_sampled: int, unique: bool, range_max: int) -> tuple[Value, ...]:
+    """Returns classes drawn at random, and how often each true class, and each drawn one, is expected among them."""
+    if unique and num_sampled > range_max:
+        raise GraphError(f"{num_sampled} different classes of {range_max}", fix="sample at most as many as there are")
+    zipf = n.op.startswith("Log")
+
+    def run(key: Any, classes: Any) -> list[Any]:
+        draw, found, tries = np.random.default_rng(int(key)), list[int](), 0
+        while len(found) < num_sampled:
+            k = int(np.expm1(draw.random() * np.log1p(range_max))) % range_max if zipf else int(draw.integers(range_max))
+            tries += 1
+            if not unique or k not in found:
+                found.append(k)
+
+        def expected(k: Any) -> Any:
+            share = (np.log((k + 2) / (k + 1)) / np.log1p(range_max)) if zipf else np.full(k.shape, 1 / range_max)
+            return share * tries if tries == num_sampled else -np.expm1(tries * np.log1p(-share))
+
+        drawn = np.array(found, np.int64)
+        return [drawn, expected(classes), expected(drawn)]
+
+    key = n.g.made(e.cast(uniform([], dtype=dtypes.float64) * 2.0**53, dtypes.uint64), [])
+    return tuple(n.g.host(n.op, run, [key, true], [np.int64, np.float32, np.float32]))
+
+
 # ---- TensorFlow 1: what has not become branches and loops (`structure`) ----------------------------------------------------
 
 

@@ -124,7 +124,7 @@ def has_results(op: str) -> bool:
     if op.startswith("Resource"):
         return op.startswith("ResourceGather")
     silent = {"Assert", "ControlTrigger", "DisableCopyOnRead", "NoOp", "PrintV2", "SaveV2", "StackCloseV2", "TensorArrayCloseV3"}
-    silent |= {"LookupTableImportV2", "LookupTableInsertV2", "InitializeTableFromTextFileV2"}
+    silent |= {"LookupTableImportV2", "LookupTableInsertV2", "InitializeTableFromTextFileV2", "InitializeTableV2"}
     return op not in silent and not (op.startswith("Assign") and op.endswith("VariableOp"))
 
 

@@ -283,41 +283,58 @@ steps("EncodePng")(lambda n, a: text.objects([images.encoded(pillow(), a)], ()))
 
 # ---- examples ---------------------------------------------------------------------------------------------------------------
 
+_SPARSE = "sparse_indices*{0} sparse_values*sparse_types sparse_shapes*{0} dense_values*Tdense"
 LISTS = {"O": "bytes_list", "f": "float_list", "i": "int64_list"}  # fields of a Feature by the kind of NumPy's dtype
 
 
-@translates("ParseExample", "ParseExampleV2", "ParseSingleExample")
+@translates("ParseExampleV2", results=f"{_SPARSE.format('num_sparse')} ragged_values*ragged_value_types ragged_row_splits*ragged_split_types")
+@translates("ParseExample", results=_SPARSE.format("Nsparse"))
+@translates("ParseSingleExample", results=_SPARSE.format("num_sparse"))
 def parse(n: Any, serialized: Value, *more: Value) -> tuple[Value, ...]:
-    """Returns the dense features of messages tf.train.Example. Raises UnsupportedError for sparse and ragged ones."""
-    if n.attr("num_sparse", 0) or n.attr("Nsparse", 0) or n.attr("ragged_value_types"):
-        raise UnsupportedError(f"{n.op} with sparse or ragged features", fix="parse features of fixed lengths (FixedLenFeature)")
+    """Returns the features of messages tf.train.Example: places, values and shapes of sparse ones, dense ones, values and rows of ragged ones."""
     kinds, shapes = n.attr("Tdense", []), n.attr("dense_shapes", [])
-    count = len(kinds)
+    of_sparse, of_ragged = n.attr("sparse_types", []), n.attr("ragged_value_types", [])
+    count, loose = len(kinds), [*of_sparse, *of_ragged]
     defaults = more[len(more) - count :]
     if n.op == "ParseSingleExample":  # names stand in attributes
-        names = [k.encode() for k in n.attr("dense_keys", [])]
+        sparse, names, ragged = *([k.encode() for k in n.attr(f"{kind}_keys", [])] for kind in ("sparse", "dense")), []
     elif n.op == "ParseExampleV2":
-        names = list(n.g.known(more[2]).ravel())
+        sparse, names, ragged = ([bytes(v) for v in n.g.known(keys).ravel()] for keys in more[1:4])
     else:
-        names = [n.g.known(v)[()] for v in more[1 : 1 + count]]
+        given = [n.g.known(v)[()] for v in more[1 : 1 + len(of_sparse) + count]]
+        sparse, names, ragged = given[: len(of_sparse)], given[len(of_sparse) :], []
+
+    def listed(features: Any, name: Any, dtype: Any) -> list[Any] | None:
+        """Returns the values of a feature, None where there is none."""
+        key, field = name.decode("utf-8", "replace"), LISTS[dtype.kind]
+        found = features[key] if key in features else None
+        kind = None if found is None else found.WhichOneof("kind")
+        if kind not in (None, field):
+            raise GraphError(f"the feature {key!r} is a {kind}, and a {field} is read", fix="name its dtype in the features")
+        return None if kind is None else list(getattr(found, kind).value)
 
     def feature(features: Any, k: int, default: Array) -> list[Any]:
-        name, field = names[k].decode("utf-8", "replace"), LISTS[kinds[k].kind]
-        found = features[name] if name in features else None
-        kind = None if found is None else found.WhichOneof("kind")
-        if kind is None:
-            if shapes[k] and shapes[k][0] is None:
-                return []
-            if not default.size:
-                raise GraphError(f"an example has no feature {name!r}, which has no default", fix="give FixedLenFeature a default_value")
-            return list(np.broadcast_to(default, shapes[k]).ravel() if default.size == 1 else default.ravel())
-        if kind != field:
-            raise GraphError(f"the feature {name!r} is a {kind}, and a {field} is read", fix="name its dtype in the features")
-        return list(getattr(found, field).value)
+        found = listed(features, names[k], kinds[k])
+        if found is not None:
+            return found
+        if shapes[k] and shapes[k][0] is None:
+            return []
+        if not default.size:
+            said = f"an example has no feature {names[k].decode('utf-8', 'replace')!r}, which has no default"
+            raise GraphError(said, fix="give FixedLenFeature a default_value")
+        return list(np.broadcast_to(default, shapes[k]).ravel() if default.size == 1 else default.ravel())
 
     def run(messages: Array, *given: Array) -> list[Array]:
         examples = [parsed("Example", s, "an example").features.feature for s in messages.ravel()]
-        made = []
+        made, places, values, sizes, ends = list[Array](), list[Array](), list[Array](), list[Array](), list[Array]()
+        for name, dtype in zip([*sparse, *ragged], loose, strict=True):
+            rows = [listed(example, name, dtype) or [] for example in examples]
+            lengths = np.array([len(row) for row in rows], np.int64)
+            at = [np.repeat(np.arange(len(rows)), lengths), np.concatenate([np.zeros(0, np.int64), *map(np.arange, lengths)])]
+            places.append(np.stack(at[1 - messages.ndim :], 1))
+            values.append(np.array([v for row in rows for v in row], dtype))
+            sizes.append(np.array([len(rows), lengths.max(initial=0)])[1 - messages.ndim :])
+            ends.append(np.cumsum([0, *lengths]))
         for k, default in enumerate(given):
             rows = [feature(example, k, default) for example in examples]
             open_, known = bool(shapes[k]) and shapes[k][0] is None, [s for s in shapes[k] if s is not None]
@@ -329,12 +346,15 @@ def parse(n: Any, serialized: Value, *more: Value) -> tuple[Value, ...]:
                 if len(row) != wanted:
                     raise GraphError(f"a feature {names[k].decode()!r} has {len(row)} values, and the shape {list(shapes[k])}")
             whole = np.empty((len(rows), wanted), kinds[k])
-            for row, values in zip(whole, rows, strict=True):
-                row[:] = values
+            for row, content in zip(whole, rows, strict=True):
+                row[:] = content
             made.append(whole.reshape([*messages.shape, *([wanted // max(each, 1)] if open_ else []), *known]))
-        return made
+        many = len(sparse)
+        return [*places[:many], *values[:many], *sizes[:many], *made, *values[many:], *ends[many:]]
 
-    return step(n, run, [serialized, *defaults], *kinds)
+    integers = [np.dtype(np.int64)] * len(of_sparse)
+    gives = [*integers, *of_sparse, *integers, *kinds, *of_ragged, *n.attr("ragged_split_types", [])]
+    return step(n, run, [serialized, *defaults], *gives)
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------------
@@ -399,7 +419,7 @@ def export(n: Any, handle: Value) -> tuple[Value, ...]:
     return _on_table(n, handle, run, [], *_table(n, handle).kinds)
 
 
-@translates("LookupTableImportV2", "LookupTableInsertV2", "LookupTableRemoveV2")
+@translates("LookupTableImportV2", "LookupTableInsertV2", "LookupTableRemoveV2", "InitializeTableV2")
 def fill(n: Any, handle: Value, keys: Value, *values: Value) -> tuple[Value, ...]:
     """Puts keys and values into a table, or takes keys out: while the model is initialised now, else when the call comes to it."""
     held = _table(n, handle)
@@ -409,7 +429,7 @@ def fill(n: Any, handle: Value, keys: Value, *values: Value) -> tuple[Value, ...
             for key in added.ravel().tolist():
                 contents.pop(key, None)
             return ()
-        if n.op == "LookupTableImportV2":
+        if n.op in ("LookupTableImportV2", "InitializeTableV2"):
             contents.clear()
         contents.update(zip(added.ravel().tolist(), to[0].ravel().tolist(), strict=True))
         return ()

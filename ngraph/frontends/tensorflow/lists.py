@@ -275,6 +275,9 @@ def resize(n: Any, items: TensorList, many: Value) -> TensorList:
 
 @translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
 def concat_items(n: Any, items: TensorList, *more: Value) -> tuple[Value, ...]:
+    if items.items is not None:
+        whole = [n.g.tensor(item) for item in items.items]
+        return shapes.joined(n.g, whole, 0), settled([t.shape[0] for t in whole])
     t = items.made(n)
     made = n.g.reshape(t, [t.shape[0] * t.shape[1], *t.shape[2:]])
     return made, settled([t.shape[1]] * n.g.number(t.shape[0]))
@@ -323,12 +326,31 @@ def scatter_array(n: Any, handle: Value, indices: Value, items: Tensor, flow: Te
     return old.of(indexing.scattered_rows(n.g, old.tensor, indices, t, "set", n.takes[0]))
 
 
+@translates("TensorListScatterIntoExistingList")
+def scatter_items(n: Any, items: TensorList, t: Tensor, indices: Value) -> TensorList:
+    return scatter_array(n, items, indices, t, items)
+
+
+@translates("TensorListScatterV2", "TensorListScatter")
+def scattered_items(n: Any, t: Tensor, indices: Value, shape: Value, many: Value = None) -> TensorList:
+    count = -1 if many is None else n.g.sizes(many)[0]
+    count = int(n.g.known(indices).max(initial=-1)) + 1 if isinstance(count, int) and count < 0 else count
+    return scatter_items(n, TensorList(None, count, t.shape[1:], t.np), t, indices)
+
+
+@translates("TensorListSplit")
+def split_items(n: Any, t: Tensor, shape: Value, each: Ints) -> TensorList:
+    """Returns pieces of a tensor along its first dim."""
+    made = TensorList(None, len(each), None, t.np)
+    if len(set(each)) != 1:
+        return made.holding(list(shapes.split(n.g, t, 0, each)))
+    return made.of(n.g.full(n.g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]))
+
+
 @translates("TensorArraySplitV3")
 def split_array(n: Any, handle: Value, t: Tensor, each: Ints, flow: TensorList) -> TensorList:
-    """Splits a tensor into pieces along its first dim, which have to be of one length. Raises GraphError for others."""
-    if len(set(each)) != 1:
-        raise GraphError(f"a TensorArray gets pieces of the lengths {each}", fix="give it pieces of one length")
-    return _held(handle, flow).of(n.g.full(n.g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each))
+    made = split_items(n, t, None, each)
+    return made if made.tensor is None else _held(handle, flow).of(made.tensor, made.count)
 
 
 # ---- derivatives ----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import functions
+from ngraph.ops.ctc import ctc_record
 from ngraph.ops.rearrange import iota, product
 from ngraph.ops.statistics import searchsorted
 
@@ -437,11 +438,54 @@ def in_top_k(n: Any, x: Tensor, targets: Tensor, k: Ints | None = None) -> Value
     return g.made(e.logical_and(e.logical_and(inside, finite), few), [t.dims[0]])
 
 
+@steps("ComputeAccidentalHits", gives=(np.int32, np.int64, np.float32), results="indices ids weights", python=True)
+def accidental_hits(n: Any, true: Array, sampled: Array) -> tuple[Array, ...]:
+    """Returns rows of true classes with places of sampled classes that are among them, and the weights that take these out."""
+    row, _, place = np.nonzero(true[:, :, None] == sampled)
+    return row, place, np.full(len(row), np.finfo(np.float32).min)
+
+
 @steps("ListDiff", gives=lambda n, x, y: (x.np, n.attr("out_idx", np.int32)), results="out idx", python=True)
 def list_difference(n: Any, a: Array, b: Array) -> tuple[Array, Array]:
     there = set(b.tolist())
     kept = np.array([k for k, v in enumerate(a.tolist()) if v not in there], np.int64)
     return a[kept], kept
+
+
+@translates("CTCLoss", results="loss gradient")
+def ctc_loss(n: Any, x: Tensor, i: Tensor, v: Tensor, steps: Tensor) -> tuple[Value, Value]:
+    """Returns the losses of scores [time, batch, classes] and labels, a sparse matrix, and their derivative by the scores."""
+    plain = {"preprocess_collapse_repeated": False, "ctc_merge_repeated": True, "ignore_longer_outputs_than_inputs": False}
+    if any(n.attr(name, said) != said for name, said in plain.items()):
+        raise UnsupportedError(f"{n.op} with other attributes than {plain}", fix="leave them out")
+    g, t = n.g, n.g.full(x)
+    time, batch, classes = t.dims
+    symbols = g.fresh(time.size)  # there is no alignment of more labels than steps
+    labels = indexing.scattered_slices(g, shapes.filled(g, np.int32(0), [batch.size, time.size]), i, v, "set", n.takes[1])
+    counts = _sums(n, g.expanded(g.tensor(ConstantArray(np.array(1, np.int32))), v.shape), shapes.at(g, i, 1, 0), batch.size)
+    rows = [g.renamed(g.full(u), dims).op for u, dims in ((labels, [batch, symbols]), (steps, [batch]), (counts, [batch]))]
+    blank = g.number(classes.size) - 1
+
+    def run(scores: Tensor) -> Tensor:
+        return g.made(ctc_record.build(scores.op, *rows, time=time, classes=classes, symbols=symbols, blank=blank), [batch])
+
+    return run(t), adjoint(g, run, (), None, by_element.alone(g, lambda op: e.filled(1, op.axes, t.op.dtype), steps), t)
+
+
+@steps("EditDistance", gives=(np.float32,), python=True)
+def edit_distance(
+    n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, *, normalize: bool = True
+) -> Array:
+    """Returns how many symbols are put in, taken out or changed on the way from each row to the true one."""
+    made = np.zeros(np.maximum(shape, other)[:-1], np.float32)
+    for at in np.unique(np.concatenate([i, j])[:, :-1], axis=0):
+        a, b = v[(i[:, :-1] == at).all(1)], w[(j[:, :-1] == at).all(1)]
+        row = np.arange(len(b) + 1)
+        for k, symbol in enumerate(a, 1):
+            less = np.minimum(row[1:] + 1, row[:-1] + (b != symbol))
+            row = np.minimum.accumulate(np.concatenate([[k], less]) - np.arange(len(row))) + np.arange(len(row))
+        made[tuple(at)] = (row[-1] / len(b) if len(b) else np.inf) if normalize else row[-1]
+    return made
 
 
 @steps(
