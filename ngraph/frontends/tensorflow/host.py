@@ -287,11 +287,13 @@ _SPARSE = "sparse_indices*{0} sparse_values*sparse_types sparse_shapes*{0} dense
 LISTS = {"O": "bytes_list", "f": "float_list", "i": "int64_list"}  # fields of a Feature by the kind of NumPy's dtype
 
 
-@translates("ParseExampleV2", results=f"{_SPARSE.format('num_sparse')} ragged_values*ragged_value_types ragged_row_splits*ragged_split_types")
+@translates(
+    "ParseExampleV2", results=f"{_SPARSE.format('num_sparse')} ragged_values*ragged_value_types ragged_row_splits*ragged_split_types"
+)
 @translates("ParseExample", results=_SPARSE.format("Nsparse"))
 @translates("ParseSingleExample", results=_SPARSE.format("num_sparse"))
 def parse(n: Any, serialized: Value, *more: Value) -> tuple[Value, ...]:
-    """Returns the features of messages tf.train.Example: places, values and shapes of sparse ones, dense ones, values and rows of ragged ones."""
+    """Returns features of messages tf.train.Example: places, values, shapes of sparse ones, dense ones, values and rows of ragged ones."""
     kinds, shapes = n.attr("Tdense", []), n.attr("dense_shapes", [])
     of_sparse, of_ragged = n.attr("sparse_types", []), n.attr("ragged_value_types", [])
     count, loose = len(kinds), [*of_sparse, *of_ragged]

@@ -267,9 +267,7 @@ def top_k(g: Any, t: Tensor, count: Length | None = None, *, k: int, index_type:
 
 
 @translates("ApproxTopK", results="values indices")
-def approximate_top_k(
-    g: Any, t: Tensor, *, k: int, reduction_dimension: int = -1, is_max_k: bool = True
-) -> tuple[Tensor, Tensor]:
+def approximate_top_k(g: Any, t: Tensor, *, k: int, reduction_dimension: int = -1, is_max_k: bool = True) -> tuple[Tensor, Tensor]:
     """Returns the best elements along a dim, all of which are found."""
     values, places = indexing.top_k(g, t, reduction_dimension % t.rank, k, is_max_k)
     return values, Tensor(e.cast(places.op, dtypes.int32), places.dims)

@@ -5,7 +5,6 @@ Sparse tensors are three dense ones, their places, values and shape; ragged ones
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import indexing, reductions, shapes
+from ngraph.frontends.positional import sparse as arrays
 from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.tensorflow.host import steps
@@ -122,8 +122,7 @@ def dense(n: Any, i: Tensor, sizes: Lengths, v: Tensor, default: Tensor) -> Tens
     "SparseSlice", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="output_indices output_values output_shape", python=True
 )
 def sparse_slice(n: Any, i: Array, v: Array, shape: Array, start: Array, size: Array) -> tuple[Array, ...]:
-    kept = ((i >= start) & (i < start + size)).all(1)
-    return i[kept] - start, v[kept], np.maximum(np.minimum(start + size, shape) - start, 0)
+    return arrays.part(i, v, shape, start, size)
 
 
 @translates("SparseTensorDenseMatMul")
@@ -151,8 +150,7 @@ def sparse_reshape(n: Any, i: Array, old: Array, new: Array) -> tuple[Array, Arr
         new[new < 0] = np.prod(old) // max(int(np.prod(new[new >= 0])), 1)
     if np.prod(new) != np.prod(old):
         raise GraphError(f"a sparse tensor of the shape {old.tolist()} cannot have the shape {new.tolist()}")
-    flat = _flat(i, old)
-    return np.stack(np.unravel_index(flat, tuple(new)), 1) if i.size else np.zeros((len(i), len(new)), np.int64), new
+    return arrays.placed(arrays.numbered(i, old), new), new
 
 
 @steps(
@@ -162,41 +160,17 @@ def sparse_reshape(n: Any, i: Array, old: Array, new: Array) -> tuple[Array, Arr
     python=True,
 )
 def fill_rows(n: Any, i: Array, v: Array, shape: Array, default: Array) -> tuple[Array, ...]:
-    many = int(shape[0])
-    empty = np.bincount(i[:, 0], minlength=many)[:many] == 0 if len(i) else np.ones(many, bool)
-    rows = np.flatnonzero(empty)
-    added = np.zeros((len(rows), len(shape)), np.int64)
-    added[:, 0] = rows
-    every = np.concatenate([i, added])
-    order = np.argsort(every[:, 0], kind="stable")
-    filled = np.concatenate([v, np.full(len(rows), default, v.dtype)])
-    return every[order], filled[order], empty, np.argsort(order, kind="stable")[: len(i)]
+    return arrays.with_rows(i, v, shape, default)
 
 
 @steps("SparseReorder", gives=lambda n, i, v, shape: (np.int64, v.np), results="output_indices output_values", python=True)
 def sparse_reorder(n: Any, i: Array, v: Array, shape: Array) -> tuple[Array, Array]:
-    order = np.lexsort(i.T[::-1])
-    return i[order], v[order]
-
-
-def _flat(i: Array, shape: Array) -> Array:
-    """Returns places as numbers of elements, in the order of the dims."""
-    return np.ravel_multi_index(tuple(i.T), tuple(shape)) if i.size else np.zeros(len(i), np.int64)
-
-
-def _met(i: Array, v: Array, j: Array, w: Array, shape: Array) -> tuple[Array, Array, Array]:
-    """Returns the places of two sparse tensors, in order, and the elements of both there, 0 where there is none."""
-    every, at = np.unique(np.concatenate([_flat(i, shape), _flat(j, shape)]), return_inverse=True)
-    both = np.zeros((2, len(every)), v.dtype)
-    both[0, at[: len(i)]], both[1, at[len(i) :]] = v, w
-    return np.stack(np.unravel_index(every, tuple(shape)), 1).astype(np.int64), *both
+    return arrays.ordered(i, v)
 
 
 @steps("SparseAdd", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="sum_indices sum_values sum_shape", python=True)
 def sparse_add(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, least: Array) -> tuple[Array, ...]:
-    at, a, b = _met(i, v, j, w, shape)
-    kept = (np.abs(a + b) >= least) | ~np.isin(_flat(at, shape), np.intersect1d(_flat(i, shape), _flat(j, shape)))
-    return at[kept], (a + b)[kept], shape
+    return *arrays.added(i, v, j, w, shape, least), shape
 
 
 @steps("SparseAddGrad", gives=lambda n, d, *more: (d.np, d.np), results="a_val_grad b_val_grad", python=True)
@@ -206,9 +180,15 @@ def sparse_add_gradient(n: Any, d: Array, i: Array, j: Array, at: Array) -> list
     return [np.array([there.get(tuple(place), 0) for place in places], d.dtype) for places in (i.tolist(), j.tolist())]
 
 
-@steps("SparseSparseMaximum", "SparseSparseMinimum", gives=lambda n, i, v, *more: (np.int64, v.np), results="output_indices output_values", python=True)
+@steps(
+    "SparseSparseMaximum",
+    "SparseSparseMinimum",
+    gives=lambda n, i, v, *more: (np.int64, v.np),
+    results="output_indices output_values",
+    python=True,
+)
 def sparse_best(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array) -> tuple[Array, Array]:
-    at, a, b = _met(i, v, j, w, shape)
+    at, a, b = arrays.met(i, v, j, w, shape)
     return at, (np.maximum if n.op.endswith("Maximum") else np.minimum)(a, b)
 
 
@@ -219,12 +199,7 @@ def sparse_best(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, ot
     python=True,
 )
 def sparse_concat(n: Any, *given: Array, N: int, concat_dim: int) -> tuple[Array, ...]:
-    places, values, shapes_of = given[:N], given[N : 2 * N], given[2 * N :]
-    whole = shapes_of[0].copy()
-    starts = np.cumsum([0, *(shape[concat_dim] for shape in shapes_of)])
-    whole[concat_dim] = starts[-1]
-    moved = [i + start * (np.arange(len(whole)) == concat_dim % len(whole)) for i, start in zip(places, starts, strict=False)]
-    return *sparse_reorder(n, np.concatenate(moved), np.concatenate(values), whole), whole
+    return arrays.joined(given[:N], given[N : 2 * N], given[2 * N :], concat_dim)
 
 
 @steps(
@@ -234,33 +209,16 @@ def sparse_concat(n: Any, *given: Array, N: int, concat_dim: int) -> tuple[Array
     python=True,
 )
 def sparse_split(n: Any, dim: Array, i: Array, v: Array, shape: Array, *, num_split: int) -> list[Array]:
-    """Returns parts along a dim, of which the first ones are one longer where it does not divide."""
-    k = int(dim)
-    lengths = [int(shape[k]) // num_split + (p < int(shape[k]) % num_split) for p in range(num_split)]
-    one = np.arange(len(shape)) == k
-    parts = [sparse_slice(n, i, v, shape, one * start, np.where(one, many, shape)) for start, many in zip(np.cumsum([0, *lengths]), lengths, strict=False)]
-    return [part[j] for j in range(3) for part in parts]
+    found = arrays.parts(i, v, shape, int(dim), num_split)
+    return [part[k] for k in range(3) for part in found]
 
 
-@steps("SparseSoftmax", gives=lambda n, i, v, shape: [v.np], python=True)
-def sparse_softmax(n: Any, i: Array, v: Array, shape: Array) -> Array:
-    """Returns shares of the elements that there are in each row."""
-    _, at = np.unique(_flat(i[:, :-1], shape[:-1]), return_inverse=True)
-    best = np.full(len(v), -np.inf)
-    np.maximum.at(best, at, v)
-    share = np.exp(v - best[at])
-    return share / np.bincount(at, share, len(v))[at]
+steps("SparseSoftmax", gives=lambda n, i, v, shape: [v.np], python=True)(lambda n, i, v, shape: arrays.softmax(i, v, shape))
 
 
 @steps("SparseReduceMax", gives=lambda n, i, v, *more: [v.np], python=True)
 def sparse_max(n: Any, i: Array, v: Array, shape: Array, axes: Array, *, keep_dims: bool = False) -> Array:
-    """Returns the largest elements along dims; 0 where there is none."""
-    along = np.isin(np.arange(len(shape)), axes % len(shape))
-    every, at = np.unique(_flat(np.where(along, 0, i), shape), return_inverse=True)
-    made, best = np.zeros(np.where(along, 1, shape), v.dtype), np.full(len(every), v.min(initial=0))
-    np.maximum.at(best, at, v)
-    made[np.unravel_index(every, tuple(shape))] = best
-    return made if keep_dims else made.reshape(shape[~along])
+    return arrays.largest(i, v, shape, axes, keep_dims)
 
 
 _BY_PLACES = {"Add": e.add, "Mul": e.multiply, "Div": e.divide}
@@ -317,15 +275,8 @@ def ragged_to_dense(n: Any, shape: Array, v: Array, default: Array, *rows: Array
     python=True,
 )
 def ragged_to_sparse(n: Any, *given: Array) -> tuple[Array, Array, Array]:
-    *splits, values = given
-    places, sizes = [np.arange(len(splits[0]) - 1)], [len(splits[0]) - 1]
-    for ends in splits:
-        of = np.diff(ends)
-        places = [*(np.repeat(p, of) for p in places), np.arange(ends[-1]) - np.repeat(ends[:-1], of)]
-        sizes.append(int(of.max(initial=0)))
-    inner = np.indices(values.shape)[1:].reshape(values.ndim - 1, values.size)
-    at = np.stack([*(np.repeat(p, math.prod(values.shape[1:])) for p in places), *inner], 1)
-    return at, values.ravel(), np.array([*sizes, *values.shape[1:]])
+    at, shape = arrays.places_in_rows(given[:-1], given[-1].shape)
+    return at, given[-1].ravel(), shape
 
 
 @steps(
@@ -374,21 +325,15 @@ def bincount(n: Any, t: Tensor, many: Length, weights: Value, *, T: DType = dtyp
 def ragged_bincount(n: Any, splits: Array, numbers: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     """Returns, for each row of a ragged tensor, how often each number is there, or the sums of its weights."""
     many = len(splits) - 1
-    return _bins(np.repeat(np.arange(many), np.diff(splits)), many, numbers, size, weights, binary_output)
+    return arrays.bins(np.repeat(np.arange(many), np.diff(splits)), many, numbers, int(size), weights, binary_output)
 
 
 @steps("SparseBincount", gives=lambda n, i, v, shape, size, weights: [weights.np], python=True)
 def sparse_bincount(n: Any, i: Array, v: Array, shape: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     """Returns the same of a sparse vector, or of each row of a sparse matrix."""
-    made = _bins(i[:, 0] * (len(shape) > 1), int(shape[0]) if len(shape) > 1 else 1, v, size, weights, binary_output)
-    return made if len(shape) > 1 else made[0]
-
-
-def _bins(rows: Array, many: int, numbers: Array, size: Array, weights: Array, binary_output: bool) -> Array:
-    made, good = np.zeros((many, int(size)), weights.dtype), numbers < size
-    added = weights[good] if weights.size and not binary_output else weights.dtype.type(1)
-    (np.maximum if binary_output else np.add).at(made, (rows[good], numbers[good]), added)
-    return made
+    rows = len(shape) > 1
+    made = arrays.bins(i[:, 0] * rows, int(shape[0]) if rows else 1, v, int(size), weights, binary_output)
+    return made if rows else made[0]
 
 
 @translates("LowerBound", "UpperBound")
@@ -473,18 +418,13 @@ def ctc_loss(n: Any, x: Tensor, i: Tensor, v: Tensor, steps: Tensor) -> tuple[Va
 
 
 @steps("EditDistance", gives=(np.float32,), python=True)
-def edit_distance(
-    n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, *, normalize: bool = True
-) -> Array:
+def edit_distance(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, *, normalize: bool = True) -> Array:
     """Returns how many symbols are put in, taken out or changed on the way from each row to the true one."""
     made = np.zeros(np.maximum(shape, other)[:-1], np.float32)
     for at in np.unique(np.concatenate([i, j])[:, :-1], axis=0):
         a, b = v[(i[:, :-1] == at).all(1)], w[(j[:, :-1] == at).all(1)]
-        row = np.arange(len(b) + 1)
-        for k, symbol in enumerate(a, 1):
-            less = np.minimum(row[1:] + 1, row[:-1] + (b != symbol))
-            row = np.minimum.accumulate(np.concatenate([[k], less]) - np.arange(len(row))) + np.arange(len(row))
-        made[tuple(at)] = (row[-1] / len(b) if len(b) else np.inf) if normalize else row[-1]
+        many = arrays.steps_between(a, b)
+        made[tuple(at)] = many if not normalize else many / len(b) if len(b) else np.inf
     return made
 
 

@@ -1,0 +1,127 @@
+"""Sparse and ragged tensors in NumPy, for steps in Python: places [elements, dims], values and a shape; ends of rows and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def numbered(i: Array, shape: Array) -> Array:
+    """Returns places as numbers of elements, in the order of the dims."""
+    return np.ravel_multi_index(tuple(i.T), tuple(shape)) if i.size else np.zeros(len(i), np.int64)
+
+
+def placed(numbers: Array, shape: Array) -> Array:
+    """Returns the places of elements by their numbers."""
+    return np.stack(np.unravel_index(numbers, tuple(shape)), 1) if numbers.size else np.zeros((0, len(shape)), np.int64)
+
+
+def ordered(i: Array, v: Array) -> tuple[Array, Array]:
+    """Returns places and values in the order of the places."""
+    order = np.lexsort(i.T[::-1])
+    return i[order], v[order]
+
+
+def met(i: Array, v: Array, j: Array, w: Array, shape: Array) -> tuple[Array, Array, Array]:
+    """Returns the places of two sparse tensors, in order, and the elements of both there, 0 where there is none."""
+    every, at = np.unique(np.concatenate([numbered(i, shape), numbered(j, shape)]), return_inverse=True)
+    both = np.zeros((2, len(every)), v.dtype)
+    both[0, at[: len(i)]], both[1, at[len(i) :]] = v, w
+    return placed(every, shape), both[0], both[1]
+
+
+def added(i: Array, v: Array, j: Array, w: Array, shape: Array, least: Any) -> tuple[Array, Array]:
+    """Returns the sum of two sparse tensors, without those sums of two elements whose size is below `least`."""
+    at, a, b = met(i, v, j, w, shape)
+    kept = (np.abs(a + b) >= least) | ~np.isin(numbered(at, shape), np.intersect1d(numbered(i, shape), numbered(j, shape)))
+    return at[kept], (a + b)[kept]
+
+
+def joined(places: Sequence[Array], values: Sequence[Array], shapes: Sequence[Array], k: int) -> tuple[Array, Array, Array]:
+    """Returns sparse tensors one behind the other along dim k."""
+    whole = shapes[0].copy()
+    starts = np.cumsum([0, *(shape[k] for shape in shapes)])
+    whole[k] = starts[-1]
+    along = np.arange(len(whole)) == k % len(whole)
+    moved = [i + start * along for i, start in zip(places, starts, strict=False)]
+    return *ordered(np.concatenate(moved), np.concatenate(values)), whole
+
+
+def part(i: Array, v: Array, shape: Array, start: Array, size: Array) -> tuple[Array, Array, Array]:
+    """Returns a slice of a sparse tensor."""
+    kept = ((i >= start) & (i < start + size)).all(1)
+    return i[kept] - start, v[kept], np.maximum(np.minimum(start + size, shape) - start, 0)
+
+
+def parts(i: Array, v: Array, shape: Array, k: int, many: int) -> list[tuple[Array, Array, Array]]:
+    """Returns `many` parts along dim k, of which the first ones are one longer where it does not divide."""
+    along, length = np.arange(len(shape)) == k, int(shape[k])
+    sizes = [length // many + (p < length % many) for p in range(many)]
+    starts = np.cumsum([0, *sizes])
+    return [part(i, v, shape, along * start, np.where(along, size, shape)) for start, size in zip(starts, sizes, strict=False)]
+
+
+def softmax(i: Array, v: Array, shape: Array) -> Array:
+    """Returns the shares of the elements that there are in each row."""
+    _, at = np.unique(numbered(i[:, :-1], shape[:-1]), return_inverse=True)
+    best = np.full(len(v), -np.inf)
+    np.maximum.at(best, at, v)
+    share = np.exp(v - best[at])
+    return share / np.bincount(at, share, len(v))[at]
+
+
+def largest(i: Array, v: Array, shape: Array, axes: Array, keep: bool) -> Array:
+    """Returns the largest elements along dims, as a dense tensor; 0 where there is none."""
+    along = np.isin(np.arange(len(shape)), axes % len(shape))
+    every, at = np.unique(numbered(np.where(along, 0, i), shape), return_inverse=True)
+    made, best = np.zeros(np.where(along, 1, shape), v.dtype), np.full(len(every), v.min(initial=0))
+    np.maximum.at(best, at, v)
+    made[np.unravel_index(every, tuple(shape))] = best
+    return made if keep else made.reshape(shape[~along])
+
+
+def with_rows(i: Array, v: Array, shape: Array, default: Any) -> tuple[Array, Array, Array, Array]:
+    """Returns places and values with a default in rows that have none, which rows these are, and where each element is now."""
+    many = int(shape[0])
+    empty = np.bincount(i[:, 0], minlength=many)[:many] == 0 if len(i) else np.ones(many, bool)
+    rows = np.flatnonzero(empty)
+    more = np.zeros((len(rows), len(shape)), np.int64)
+    more[:, 0] = rows
+    every = np.concatenate([i, more])
+    order = np.argsort(every[:, 0], kind="stable")
+    filled = np.concatenate([v, np.full(len(rows), default, v.dtype)])
+    return every[order], filled[order], empty, np.argsort(order, kind="stable")[: len(i)]
+
+
+def bins(rows: Array, many: int, numbers: Array, size: int, weights: Array, flags: bool) -> Array:
+    """Returns, for each of `many` rows, how often each number is there, or the sums of its weights; flags: whether it is there."""
+    made, good = np.zeros((many, size), weights.dtype), numbers < size
+    counted = weights[good] if weights.size and not flags else weights.dtype.type(1)
+    (np.maximum if flags else np.add).at(made, (rows[good], numbers[good]), counted)
+    return made
+
+
+def places_in_rows(splits: Sequence[Array], shape: Sequence[int]) -> tuple[Array, Array]:
+    """Returns the places of the elements of a ragged tensor, and its lengths at most; shape: of its values."""
+    places, sizes = [np.arange(len(splits[0]) - 1)], [len(splits[0]) - 1]
+    for ends in splits:
+        of = np.diff(ends)
+        places = [*(np.repeat(p, of) for p in places), np.arange(ends[-1]) - np.repeat(ends[:-1], of)]
+        sizes.append(int(of.max(initial=0)))
+    inner = np.indices(shape)[1:].reshape(len(shape) - 1, math.prod(shape))
+    return np.stack([*(np.repeat(p, math.prod(shape[1:])) for p in places), *inner], 1), np.array([*sizes, *shape[1:]])
+
+
+def steps_between(a: Array, b: Array) -> int:
+    """Returns how many symbols are put in, taken out or changed between two rows (Levenshtein's distance)."""
+    places = np.arange(len(b) + 1)
+    row = places
+    for k, symbol in enumerate(a, 1):
+        row = np.concatenate([[k], np.minimum(row[1:] + 1, row[:-1] + (b != symbol))])
+        row = np.minimum.accumulate(row - places) + places
+    return int(row[-1])
