@@ -19,6 +19,7 @@ from ngraph.frontends.tensorflow import support
 v1 = tf.compat.v1
 TYPES = "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
 FLOATS = TYPES[:4]
+COMPLEX = ["complex64", "complex128"]
 INTS = TYPES[4:-1]
 WIDE = ["float32", "float64"]
 BY_NAME = {name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in TYPES}
@@ -71,6 +72,8 @@ class Draw:
 
     def array(self, dtype, shape, low=-4.0, high=4.0, special=False):
         """Returns numbers within bounds; special: with some that are not finite, or at the ends of the dtype."""
+        if dtype.startswith("complex"):
+            return (self.array("float64", shape, low, high) + 1j * self.array("float64", shape, low, high)).astype(dtype)
         kind = BY_NAME[dtype]
         if dtype == "bool":
             return self.r.random(shape) < 0.5
@@ -1079,7 +1082,7 @@ def diagonal_at(d):
     batch, (rows, columns) = d.shape(rank=int(d.r.integers(0, 3)), high=3), d.shape(2)
     first, last = _band(d, rows, columns)
     longest = max(_lengths(rows, columns, first, last))
-    dtype = d.one(TYPES)
+    dtype = d.one([*TYPES, *COMPLEX])
     x = d.array(dtype, [*batch, *([last - first + 1] if last > first else []), longest])
     attrs = {"align": d.one(["RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"])} if d.op.endswith("3") else {}
     k = known([first, last] if last > first or d.maybe(0.3) else first, "int32")
@@ -1091,7 +1094,7 @@ def diagonal_at(d):
 def diagonal_part_at(d):
     batch, (rows, columns) = d.shape(rank=int(d.r.integers(0, 3)), high=3), d.shape(2)
     first, last = _band(d, rows, columns)
-    dtype = d.one(TYPES)
+    dtype = d.one([*TYPES, *COMPLEX])
     attrs = {"align": d.one(["RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"])} if d.op.endswith("3") else {}
     k = known([first, last] if last > first else first, "int32")
     return [d.array(dtype, [*batch, rows, columns]), k, known(d.array(dtype, []))], attrs
@@ -1100,7 +1103,7 @@ def diagonal_part_at(d):
 @case("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
 def set_diagonal(d):
     batch, (rows, columns) = d.shape(rank=int(d.r.integers(0, 3)), high=3), d.shape(2)
-    dtype = d.one(TYPES)
+    dtype = d.one([*TYPES, *COMPLEX])
     x = d.array(dtype, [*batch, rows, columns])
     if d.op == "MatrixSetDiag":
         return [x, d.array(dtype, [*batch, min(rows, columns)])], {}
@@ -1171,6 +1174,13 @@ def crop_gradient(d):
     if d.op.endswith("Image"):
         return [dy, boxes, numbers, known(x.shape, "int32")], {"T": tf.float32, "method": attrs["method"]}
     return [dy, x, boxes, numbers], {}
+
+
+@case("ExtractGlimpse", "ExtractGlimpseV2")
+def glimpse(d):
+    attrs = {"centered": d.maybe(), "normalized": d.maybe(), "uniform_noise": False, "noise": "zero"}
+    x, far = d.array("float32", d.shape(4, high=9)), 1.3 if attrs["normalized"] else 8
+    return [x, known(d.shape(2, high=7), "int32"), d.array("float32", [len(x), 2], -far, far)], attrs
 
 
 @case("ImageProjectiveTransformV2", "ImageProjectiveTransformV3")

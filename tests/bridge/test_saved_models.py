@@ -590,3 +590,97 @@ def test_gamma_and_poisson_samples_are_drawn_again(transformer):
     assert x.shape == k.shape == (20000, 2) and k.dtype == np.int32 and (x != y).all() and (k != j).any()
     for found, rate in ((x, of), (y, of), (k, of * 8), (j, of * 8)):  # the variance is the mean, of both
         np.testing.assert_allclose([found.mean(0), found.var(0)], [rate, rate], rtol=0.08)
+
+
+@pytest.mark.parametrize("noise", ["uniform", "gaussian"])
+def test_noise_outside_of_an_image_is_like_its_pixels(noise, transformer):
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(F, [1, 5, 5, 1])
+        y = tf.raw_ops.ExtractGlimpseV2(input=x, size=[90, 90], offsets=tf.zeros([1, 2]), noise=noise, uniform_noise=False)
+    image = np.random.default_rng(0).uniform(3, 5, (1, 5, 5, 1)).astype(np.float32)
+    (found,) = ng.tensorflow.load(graph.as_graph_def(), transformer).run([y.name], {x.name: image})
+    with tf.compat.v1.Session(graph=graph) as session:
+        wanted = session.run(y, {x: image})
+    np.testing.assert_allclose([found.mean(), found.std()], [wanted.mean(), wanted.std()], 0.05)
+    assert image.min() <= found.min() < found.max() <= image.max()
+
+
+@pytest.mark.parametrize("sampler", [tf.raw_ops.UniformCandidateSampler, tf.raw_ops.LogUniformCandidateSampler])
+@pytest.mark.parametrize("unique", [True, False])
+def test_classes_are_sampled_as_often_as_expected(sampler, unique, transformer):
+    with tf.Graph().as_default() as graph:
+        true = tf.compat.v1.placeholder(tf.int64, [3, 1])
+        made = sampler(true_classes=true, num_true=1, num_sampled=4, unique=unique, range_max=6)
+    names, feeds = [t.name for t in made], {true.name: np.array([[0], [2], [5]])}
+    model, counts, expected = ng.tensorflow.load(graph.as_graph_def(), transformer), np.zeros(6), np.zeros(3)
+    for _ in range(250):
+        found, of_true, of_found = model.run(names, feeds)
+        assert found.shape == (4,) and (not unique or len(set(found.tolist())) == 4)
+        counts += np.bincount(found, minlength=6) / 250
+        expected += of_true[:, 0] / 250
+        for k, share in zip(found, of_found, strict=True):
+            assert k not in (0, 2, 5) or np.isclose(share, of_true[[0, 2, 5].index(k), 0])
+    np.testing.assert_allclose(counts[[0, 2, 5]], expected, atol=0.15)
+    if not unique:
+        with tf.compat.v1.Session(graph=graph) as session:
+            np.testing.assert_allclose(of_true, session.run(made[1], {true: [[0], [2], [5]]}), 1e-6)
+
+
+def example(**features):
+    kinds = {int: ("int64_list", tf.train.Int64List), float: ("float_list", tf.train.FloatList), bytes: ("bytes_list", tf.train.BytesList)}
+    made = {}
+    for name, values in features.items():
+        field, of = kinds[type(values[0])]
+        made[name] = tf.train.Feature(**{field: of(value=values)})
+    return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+
+
+def test_sparse_and_ragged_features(transformer, tmp_path):
+    of = tf.io
+    features = {
+        "a": of.FixedLenFeature([2], F),
+        "b": of.VarLenFeature(tf.int64),
+        "c": of.FixedLenFeature([], tf.string, b"none"),
+        "d": of.VarLenFeature(tf.string),
+        "e": of.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+        "f": of.FixedLenSequenceFeature([], F, allow_missing=True),
+    }
+
+    class Parser(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
+        def parse(self, s):
+            found = of.parse_example(s, features)
+            one = of.parse_single_example(s[0], {"b": features["b"], "a": features["a"]})
+            parts = {"b": found["b"].indices, "bv": found["b"].values, "bs": found["b"].dense_shape, "d": tf.sparse.to_dense(found["d"])}
+            more = {"e": found["e"].values, "er": found["e"].row_splits, "one": one["b"].indices, "ones": one["b"].dense_shape}
+            return parts | more | {"a": found["a"], "c": found["c"], "f": found["f"], "one a": one["a"]}
+
+    module, folder = Parser(), str(tmp_path / "model")
+    tf.saved_model.save(module, folder, signatures=module.parse)
+    model = ng.tensorflow.load(folder, transformer)
+    some = [
+        example(a=[1.0, 2.0], b=[3, 4, 5], d=[b"x"], e=[1]),
+        example(a=[0.0, 1.0], c=[b"y"], e=[2, 3]),
+        example(a=[5.0, 6.0], b=[7], d=[b"p", b"q"], f=[1.0, 2.0]),
+    ]
+    for messages in (some, some[1:2], some[::-1]):
+        wanted = module.parse(tf.constant(messages))
+        for name, y in zip(sorted(wanted), model.run(sorted(wanted), {"s": np.array(messages, object)}), strict=True):
+            z = wanted[name].numpy()
+            assert y.shape == z.shape and (z.dtype == object or y.dtype == z.dtype), name
+            assert [v if not isinstance(v, str) else v.encode() for v in y.ravel().tolist()] == z.ravel().tolist(), name
+
+
+def test_arrays_of_pieces_and_of_scattered_rows(transformer, tmp_path):
+    def both(x):
+        pieces = tf.TensorArray(F, 3, infer_shape=False).split(x, [1, 0, 3])
+        rows = tf.TensorArray(F, 6).scatter([5, 1, 0], x[:3])
+        fresh = tf.raw_ops.TensorListScatterV2(tensor=x, indices=[2, 0, 1, 3], element_shape=[2], num_elements=-1)
+        return (
+            pieces.concat(),
+            pieces.read(2),
+            rows.stack(),
+            tf.raw_ops.TensorListStack(input_handle=fresh, element_shape=[2], element_dtype=F),
+        )
+
+    compared(both, {"x": spec(4, 2)}, tmp_path / "model", transformer)

@@ -117,6 +117,36 @@ def places_in_rows(splits: Sequence[Array], shape: Sequence[int]) -> tuple[Array
     return np.stack([*(np.repeat(p, math.prod(shape[1:])) for p in places), *inner], 1), np.array([*sizes, *shape[1:]])
 
 
+def dense_rows(shape: Array, v: Array, default: Array, rows: Sequence[Array], kinds: Sequence[str]) -> Array:
+    """Returns a ragged tensor as a dense one: rows as long as the longest one, or as the shape says, filled up with the default.
+
+    rows, kinds: of each dim where its rows end, or the number of each value's row, or how many there are, as TensorFlow names these.
+    """
+    lengths = list[Array]()  # of the rows of each dim but the first
+    many = int(rows[0]) if kinds[0] == "FIRST_DIM_SIZE" else len(rows[0]) - 1
+    for kind, given in zip(kinds, rows, strict=True):
+        if kind == "ROW_SPLITS":
+            lengths.append(np.diff(given))
+        elif kind == "VALUE_ROWIDS":
+            count = int(lengths[-1].sum()) if lengths else many
+            lengths.append(np.bincount(given, minlength=count)[:count] if len(given) else np.zeros(count, np.int64))
+    sizes = [many, *(int(of.max(initial=0)) for of in lengths), *v.shape[1:]]
+    if shape.ndim:
+        sizes = [int(s) if s >= 0 else found for s, found in zip(shape, sizes, strict=True)]
+    made = np.empty(sizes, v.dtype)
+    made[...] = default
+    places = [np.arange(many)]
+    for of in lengths:  # the places of each element, dim by dim
+        ends = np.cumsum(of)
+        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - of, of)
+        places = [*(np.repeat(p, of) for p in places), within]
+    kept = np.ones(len(places[0]), bool)
+    for p, s in zip(places, sizes, strict=False):
+        kept &= p < s
+    made[tuple(p[kept] for p in places)] = v[: len(kept)][kept]
+    return made
+
+
 def steps_between(a: Array, b: Array) -> int:
     """Returns how many symbols are put in, taken out or changed between two rows (Levenshtein's distance)."""
     places = np.arange(len(b) + 1)

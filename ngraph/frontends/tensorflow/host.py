@@ -74,6 +74,7 @@ MOVING: dict[str, Function] = {
     "Fill": lambda n, shape, value: np.full(shape, value),
     "ZerosLike": lambda n, a: np.full(a.shape, b"", object),
     "GatherNd": lambda n, a, i: a[tuple(np.moveaxis(i, -1, 0))],
+    "SparseToDense": lambda n, i, shape, v, default: _dense(i, shape, v, default),
 }
 MEASURED: dict[str, tuple[Function, Any]] = {  # what has numbers for its result, with its dtype, None for that of an attribute
     **dict.fromkeys(("Shape", "ShapeN"), (lambda *a: [np.array(x.shape) for x in a], None)),
@@ -96,6 +97,13 @@ def of_strings(n: Any, inputs: Sequence[Value]) -> Any:
 
 
 EARLY.append(of_strings)
+
+
+def _dense(i: Array, shape: Array, v: Array, default: Array) -> Array:
+    """Returns strings at places of an array, and another one elsewhere."""
+    made = np.full(shape, default[()], object)
+    made[tuple(i.reshape(-1, len(shape)).T)] = v
+    return made
 
 
 def _checked(n: Any, found: Any) -> Any:

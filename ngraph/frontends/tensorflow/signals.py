@@ -57,6 +57,12 @@ def parts(n: Any, v: Value) -> Complex:
     return Complex([t, by_element.alone(n.g, lambda op: e.filled(0, op.axes, op.dtype), t)])
 
 
+def _part(n: Any, v: Value, k: int) -> Value:
+    """Returns one of the parts of a value; that of a constant is a constant."""
+    known = isinstance(v, ConstantArray) and is_complex(v)
+    return ConstantArray(np.array((v.array.real, v.array.imag)[k])) if known else parts(n, v)[k]
+
+
 def parts_of(g: Any, v: Value) -> Value:
     """Returns the parts of complex numbers that come with the call; other values as they are."""
     if not isinstance(v, StringInput) or v.np.kind != "c":
@@ -84,6 +90,9 @@ PLACES: dict[str, Callable[[int], Sequence[int]]] = {  # where the inputs that a
     "Split": lambda many: [1],
     "Fill": lambda many: [1],
     **dict.fromkeys(("Select", "SelectV2"), lambda many: [1, 2]),
+    **dict.fromkeys(("MatrixDiagV2", "MatrixDiagV3"), lambda many: [0, 4]),
+    **dict.fromkeys(("MatrixDiagPartV2", "MatrixDiagPartV3"), lambda many: [0, 2]),
+    **dict.fromkeys(("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3"), lambda many: [0, 1]),
 }
 MEASURES = frozenset("Shape Size Rank".split())
 PASSING = frozenset(
@@ -104,7 +113,7 @@ def of_complex(n: Any, inputs: Sequence[Value]) -> Any:
         places = PLACES[n.op](many) if n.op in PLACES else range(many if LINEAR[n.op] < 0 else LINEAR[n.op])
         made = []
         for k in (0, 1):
-            found = table.TABLE[n.op](n, *[parts(n, v)[k] if j in places else v for j, v in enumerate(inputs)])
+            found = table.TABLE[n.op](n, *[_part(n, v, k) if j in places else v for j, v in enumerate(inputs)])
             made.append(found if isinstance(found, tuple) else (found,))
         return tuple(Complex([re, im]) for re, im in zip(*made, strict=True))
     if n.op in COMPLEX:

@@ -242,30 +242,7 @@ def fill_rows_gradient(n: Any, at: Array, d: Array) -> tuple[Array, Array]:
 
 @steps("RaggedTensorToTensor", gives=lambda n, shape, v, *more: [v.np], python=True)
 def ragged_to_dense(n: Any, shape: Array, v: Array, default: Array, *rows: Array, row_partition_types: Any) -> Array:
-    """Rows become as long as the longest one, or as the shape says, filled up with the default."""
-    lengths = list[Array]()  # of the rows of each dim but the first
-    many = int(rows[0]) if row_partition_types[0] == "FIRST_DIM_SIZE" else len(rows[0]) - 1
-    for kind, given in zip(row_partition_types, rows, strict=True):
-        if kind == "ROW_SPLITS":
-            lengths.append(np.diff(given))
-        elif kind == "VALUE_ROWIDS":
-            count = int(lengths[-1].sum()) if lengths else many
-            lengths.append(np.bincount(given, minlength=count)[:count] if len(given) else np.zeros(count, np.int64))
-    sizes = [many, *(int(of.max(initial=0)) for of in lengths), *v.shape[1:]]
-    if shape.ndim:
-        sizes = [int(s) if s >= 0 else found for s, found in zip(shape, sizes, strict=True)]
-    made = np.empty(sizes, v.dtype)
-    made[...] = default
-    places = [np.arange(many)]
-    for of in lengths:  # the places of each element, dim by dim
-        ends = np.cumsum(of)
-        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - of, of)
-        places = [*(np.repeat(p, of) for p in places), within]
-    kept = np.ones(len(places[0]), bool)
-    for p, s in zip(places, sizes, strict=False):
-        kept &= p < s
-    made[tuple(p[kept] for p in places)] = v[: len(kept)][kept]
-    return made
+    return arrays.dense_rows(shape, v, default, rows, row_partition_types)
 
 
 @steps(

@@ -14,7 +14,7 @@ import numpy as np
 from ngraph.frontends.positional import colours, indexing, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.adjoint import adjoint
-from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
+from ngraph.frontends.positional.reductions import REDUCTIONS, mean, reduce_over, total
 from ngraph.frontends.positional.sampling import apart_from_better, cropped
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.frontends.tensorflow.host import steps
@@ -25,6 +25,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather
+from ngraph.ops.random import normal, uniform
 from ngraph.ops.rearrange import iota, product
 
 # ---- regions ------------------------------------------------------------------------------------------------------------
@@ -112,6 +113,33 @@ def projected(
     else:
         found = read(*[_nearest_whole(v) for v in at])
     return g.made(e.where(e.equal(depth, 0.0), value, found), [images.dims[0], high, across, images.dims[3]])
+
+
+@translates("ExtractGlimpse", "ExtractGlimpseV2")
+def glimpses(
+    n: Any, x: Tensor, sizes: Lengths, offsets: Tensor, *, centered: bool = True, normalized: bool = True, uniform_noise: bool = True
+) -> Tensor:
+    """Returns a window of each image, and noise where it is outside. Two versions count offsets from other places."""
+    g, t, old = n.g, n.g.full(x), n.op == "ExtractGlimpse"
+    noise, at, inside = "uniform" if uniform_noise else n.attr("noise"), list[Op](), e.filled(True, (), dtypes.bool_)
+    axes = [g.fresh(size) for size in sizes]
+    for k, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        length, half = shapes.size_op(t.shape[1 + k], dtypes.float32), shapes.size_op(size, dtypes.float32) * 0.5
+        start = g.renamed(g.full(shapes.at(g, offsets, 1, k)), t.dims[:1]).op
+        start = start * length if normalized else start
+        if centered:
+            start = (start * 0.5 if old or normalized else start) + length * 0.5
+        i = e.cast(start - half if old or (centered and normalized) else start, dtypes.int64) + iota(axis)
+        inside = e.logical_and(inside, e.logical_and(e.less_equal(0, i), e.less(i, shapes.size_op(t.shape[1 + k]))))
+        at.append(i)
+    found = gather(t.op, *at, axes=tuple(t.dims[1:3]), mode="clip")
+    every, fill = tuple(t.dims), e.filled(0, (), t.op.dtype)
+    if noise != "zero":
+        low, high, middle = (*(total(t.op, every, kind) for kind in ("min", "max")), mean(t.op, every))
+        spread = e.sqrt(mean((t.op - middle) * (t.op - middle), every))
+        drawn = normal(found.axes) * spread + middle if noise == "gaussian" else uniform(found.axes) * (high - low) + low
+        fill = e.minimum(e.maximum(drawn, low), high)
+    return g.made(e.where(inside, found, fill), [t.dims[0], *axes, t.dims[3]])
 
 
 def _shared(boxes: Array) -> Callable[[Any, Any], Array]:
