@@ -5,6 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.errors import ArgumentError
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
 
@@ -684,3 +685,24 @@ def test_arrays_of_pieces_and_of_scattered_rows(transformer, tmp_path):
         )
 
     compared(both, {"x": spec(4, 2)}, tmp_path / "model", transformer)
+
+
+def test_a_meta_graph_without_placeholders_runs_as_a_session(transformer, tmp_path):
+    """What saves, and what fills a queue, stands in the file, and is left where it is not fetched."""
+    v1, prefix = tf.compat.v1, str(tmp_path / "model")
+    with tf.Graph().as_default(), v1.Session() as session:
+        queue = v1.FIFOQueue(9, [F])
+        batch = queue.dequeue_many(3)
+        queue.enqueue_many([tf.zeros([9, 4])])
+        w = v1.get_variable("w", initializer=np.arange(8, dtype=np.float32).reshape(4, 2), use_resource=False)
+        y, step = tf.nn.softmax(batch @ w, name="y"), v1.assign_add(w, tf.ones([4, 2]), name="step")
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, prefix)
+        x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+        wanted = session.run([y, step, w], {batch: x})
+    model = ng.tensorflow.load(f"{prefix}.meta", transformer)
+    np.testing.assert_allclose(model.run(["y"], {batch.op.name: x})[0], wanted[0], 1e-5)
+    np.testing.assert_array_equal(model.run([step.op.name], {})[0], wanted[1])
+    np.testing.assert_array_equal(model.value("w"), wanted[2])
+    with pytest.raises(ArgumentError, match="has no output z"):
+        model.run(["z"], {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,14 +63,19 @@ class TensorflowModel(Model):
     def run(self, outputs: Any, feeds: Mapping[str, Any] | None = None, options: Any = None) -> Any:
         """See `Model.run`. Values of the graph may be named as TensorFlow's `Session.run` does: `run(["loss:0"], {"x:0": x})`.
 
-        Names with a colon are values of the graph: those that are fed take the place of the nodes that make them, and what no fetched
-        value needs is not run.
+        Names with a colon are values of the graph, as are those of nodes that are no outputs: those that are fed take the place of the
+        nodes that make them, and what no fetched value needs is not run.
         """
         asked = outputs if feeds is not None else None
         fetched = asked if isinstance(asked, (list, tuple)) else []
-        if feeds is not None and any(":" in str(name) for name in (*fetched, *feeds)):
+        if feeds is not None and (any(":" in str(name) for name in (*fetched, *feeds)) or self._nodes_alone(fetched, feeds)):
             return self._session(list(fetched), feeds)
         return super().run(outputs, feeds, options)
+
+    def _nodes_alone(self, fetched: Sequence[str], feeds: Iterable[str]) -> bool:
+        """Returns whether some fetched name is no output, and all are names of nodes."""
+        outputs = {p.name for p in self.outputs}
+        return not outputs.issuperset(fetched) and all(str(name) in self.file.graph.nodes for name in (*fetched, *feeds))
 
     def _session(self, fetched: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         """Returns values of the graph by name, with others fed; None for a node that gives nothing."""

@@ -380,9 +380,10 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     values = {node_of(v): v for v in given if numbers(body.nodes[node_of(v)])}
     if outputs is None:
         fed = depending(body, [n.name for n in starts])
+        unfit = depending(body, [n.name for n in body.nodes.values() if n.op.startswith(BEYOND)], True)
         silent = ("Const", "Placeholder", *HANDLES)
         ends = [n for n in body.nodes.values() if n.name not in used and n.op not in silent and (n.name in fed or not starts)]
-        ends = [n for n in ends if not n.op.startswith(("Assign", "Apply", "Restore"))]
+        ends = [n for n in ends if not n.op.startswith(("Assign", "Apply")) and n.name not in unfit]
         results = {n.name: v for n in ends if not body.silent(v := f"{n.name}:0")}
     else:
         results = {node_of(named(v)) + ("" if named(v).endswith(":0") else f"_{v.rpartition(':')[2]}"): named(v) for v in outputs}
@@ -392,12 +393,16 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     return file
 
 
-def depending(body: GraphBody, names: list[str]) -> set[str]:
-    """Returns the nodes that need one of these, by name, and these."""
+# How ops begin that read or write files or queues: what needs them is no output of a graph, and can be fetched where they are fed.
+BEYOND = tuple("Save Restore MergeV2Checkpoints ShardedFile Queue Reader Iterator FIFOQueue PaddingFIFOQueue RandomShuffleQueue".split())
+
+
+def depending(body: GraphBody, names: list[str], after: bool = False) -> set[str]:
+    """Returns the nodes that need one of these, by name, and these; after: also those that wait for one."""
     users: dict[str, list[str]] = {}
     for n in body.nodes.values():
-        for v in n.takes:
-            users.setdefault(node_of(v), []).append(n.name)
+        for name in (*map(node_of, n.takes), *(n.after if after else ())):
+            users.setdefault(name, []).append(n.name)
     return closure(names, lambda name: users.get(name, ()))
 
 
