@@ -8,7 +8,9 @@ aligned to 64 bytes. The text names nothing of the user's, so that kernels that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from ngraph.codegen.forms import Whole, apply, register
 from ngraph.codegen.matrices import CONFIGURATION, MATRIX_SUMS, release
@@ -118,6 +120,16 @@ class FunctionWriter:
         return self.length(e.of) if isinstance(e, Len) else e  # type: ignore[return-value]  # no other leaf stands in a schedule
 
 
+def growth(plan: Plan, kernel: Kernel) -> ExprLike:
+    """Returns the open lengths of a kernel's largest stage, multiplied: its time grows with them."""
+    sizes = []
+    for stage in kernel.stages:
+        axes = list(dict.fromkeys((*[a for a, _ in kernel.loops[: stage.depth]], *stage.free, *stage.reduced)))
+        sizes.append((math.prod(map(plan.guess, axes)), axes))
+    _, axes = max(sizes, key=itemgetter(0))
+    return math.prod([Len(a) for a in axes if not isinstance(plan.axes[a], int)], start=1)
+
+
 class _KernelWriter(FunctionWriter):
     """A scheduled kernel that is being written."""
 
@@ -141,6 +153,7 @@ class _KernelWriter(FunctionWriter):
             items,
             self.scheduled.scratch,
             seconds(self.scheduled),
+            growth(self.plan, self.kernel),
             {"schedules": tuple(notes)},
         )
 

@@ -16,7 +16,8 @@ class KernelCode:
     """A kernel's text with everything needed to compile and to call it.
 
     work_items, scratch   their number, and bytes, over `Len` of `lengths`
-    seconds               that all work items take on one core, as predicted; 0: unknown
+    seconds               that all work items take on one core, as predicted for guessed lengths; 0: unknown
+    growth                the open lengths with which these seconds grow, multiplied; None: they grow with the work items
     """
 
     text: str
@@ -25,4 +26,5 @@ class KernelCode:
     work_items: ExprLike
     scratch: ExprLike
     seconds: float = 0.0
+    growth: ExprLike | None = None
     debug_info: Mapping[str, Any] = field(default_factory=dict, compare=False)

@@ -205,6 +205,14 @@ class FusionGroup:
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
 
+    @property
+    def divisible(self) -> dict[AxisId, int]:
+        """The axes that work items can share out however long open lengths are, open ones or else known ones, and their least blocks."""
+        whole = {n.axes[-1] for n in self.results if n.axes}  # along these, work items leave lines of the cache whole
+        blocks = {a: MIN_CONTIGUOUS_BLOCK if a in whole else 1 for a in self.shared}
+        open_ = {a: b for a, b in blocks.items() if a in self.open}
+        return open_ or {a: b for a, b in blocks.items() if self.length(a) >= PLANNED_CORES * b}
+
     def keeps(self, other: FusionGroup) -> bool:
         """Whether the work items of another group can be those of this one."""
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
@@ -767,7 +775,28 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     work += SCATTERED_STORE_COST * m.lanes32 * _scattered(g)
     busy, slower = choice.shared_out()
     seconds = traffic * slower + sum(g.again.values()) + max(work / m.speed / busy, anew) + m.launch
+    if not fixed and not g.open.isdisjoint(g.widest.space) and not g.divisible:
+        seconds *= ASSUMED_SPREAD  # however long its lengths are in a call, one core does all
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
+
+
+def loops_of_long_calls(g: FusionGroup, m: Cpu) -> Loops:
+    """Returns the loop of a group that is one work item at the guessed lengths, in blocks that are worth a thread where lengths are longer.
+
+    So all cores have work in a call that is far longer. There is none where no length is open, or no axis can be shared out.
+    """
+    blocks = g.divisible if not g.open.isdisjoint(g.widest.space) else {}
+    if not blocks:
+        return ()
+    a = max([a for a in g.widest.axes if a in blocks], key=g.length)  # the first of the longest
+    n, least = g.length(a), blocks[a]
+    if a in g.open:
+        moved = sum([r.bytes for r in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
+        each = max(g.work / m.speed, moved / m.memory_bandwidth) / n  # seconds of a place
+        places = max(n, math.ceil(MIN_ITEM_SECONDS / each) if each else 0)
+    else:
+        places = -(-n // PLANNED_CORES)
+    return ((a, -(-places // least) * least),)
 
 
 def _scattered(g: FusionGroup) -> int:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from ngraph.plan.cost import CostTable, Facts, FusionGroup
+from ngraph.plan.cost import CostTable, Facts, FusionGroup, loops_of_long_calls
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import (
     MAX_CONTRACTIONS,
@@ -40,6 +40,7 @@ def fuse(graph: TensorGraph, machine: Cpu) -> tuple[TensorGraph, list[FusionGrou
     merge.connect()
     merge.best_first(new)
     merge.merge_twins()
+    merge.divide_long_calls()
     return merge.graph, merge.connect()
 
 
@@ -277,6 +278,12 @@ class _Merge:
             if first is not n and not n.result and g.set.issuperset(self.facts.users[n]):
                 found[n] = first
         return len(found) > before
+
+    def divide_long_calls(self) -> None:
+        """Gives the groups that are one work item at the guessed lengths loops for far longer ones."""
+        for g in self.rank:
+            if not g.loops and g not in self.fusion_barriers and g not in self.parted:
+                g.loops = loops_of_long_calls(g, self.machine)
 
     # order
     def length_producers(self, g: FusionGroup) -> frozenset[TensorNode]:

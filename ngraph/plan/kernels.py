@@ -293,6 +293,7 @@ class Plan:
             those of a loop's body, which depend on nothing that varies from trip to trip, run before the first trip
     start   steps that fill borders: they run when an arena has been created
     writes  (k, n) where output n replaces input k: it shares the input's memory, unless a length is read from there
+    few     the axes of open length of which calls are assumed to have few places, as batches have
     """
 
     axes: dict[AxisId, ExprLike]
@@ -309,6 +310,7 @@ class Plan:
     start: tuple[PlanStep, ...] = ()
     kept: int = 0  # bytes that outlast the call
     writes: tuple[tuple[int, int], ...] = ()
+    few: frozenset[AxisId] = frozenset()
 
     @property
     def loop_invariant(self) -> tuple[Buffer, ...]:
@@ -368,7 +370,7 @@ class Plan:
     @cached_property
     def guessed_symbols(self) -> dict[AxisId, int]:
         """The lengths that costs take for axes whose length comes with a call."""
-        return guessed_symbols(self.axes, [b.axes for b in self.inputs])
+        return guessed_symbols(self.axes, self.few)
 
     @cached_property
     def guesses(self) -> dict[AxisId, int]:

@@ -32,6 +32,7 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import BATCHED_TOP_K_PART, MAX_TOP_K, TOP_K_PART
 from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import build
+from ngraph.tensors.digits import split_digits
 from ngraph.tensors.float_dot import use_float_dots
 from ngraph.tensors.graph import Constant, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, bounds, loads
@@ -122,6 +123,7 @@ def _length_in(plan: Plan) -> Callable[[AxisId], int | None]:
 
 
 GRAPH_PASSES = Pipeline(  # before nodes are fused
+    split_digits,
     rename_axes,
     drop_result_copies,
     contract_fma,
@@ -198,7 +200,9 @@ class _Planner:
         axes = {a: self.length(e) for a, e in g.axes.items()}
         written = {name: self.buffers[n] for name, _, n in g.state_out}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
-        made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
+        made = Plan(
+            axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name, few=g.few
+        )
         made.once, made.writes = once, p.writes
         made.token_out = None if g.token_out is None else self.buffers[g.token_out]
         return made

@@ -68,7 +68,10 @@ class _PlanPrinter(_Printer):
 
     def plan(self, p: Plan) -> str:
         self.buffers: dict[Buffer, str] = {b: f"%b{k}" for k, b in enumerate(p.buffers)}
-        out = [f"axis {self.axis(a)}" + ("" if n == Len(a) else f" = {self.whole_number(n)}") for a, n in p.axes.items()]
+        out = [
+            f"axis {self.axis(a)}" + ("" if n == Len(a) else f" = {self.whole_number(n)}") + " few" * (a in p.few)
+            for a, n in p.axes.items()
+        ]
         out += [self.buffer(b) for b in p.buffers]
         for when, of in WHEN.items():
             out += [when] if getattr(p, of) and (p.once or p.start) else []
@@ -261,6 +264,8 @@ class _PlanParser(_Parser):
         p.axes[a] = Len(a)
         if self.accept("="):
             late.append((a, self.skip_to()))
+        elif self.accept("few"):
+            p.few |= {a}
 
     def written(self, p: Plan) -> tuple[int, int]:
         b = self.one()

@@ -4,6 +4,7 @@
 `build`                a program as scalar operations over index spaces
 `text`, `verify`, `interpret`   graphs printed and parsed, checked, and run in NumPy; `scalars` is what operations give
 `index`                what a read is, and what follows from its index
+`digits`               axes that are read at digits of their index, split
 `simplify`             axes renamed, multiply-adds fused, reductions in parts
 `control`              orders of axes that bodies share with what is around them
 `strided_reductions`   reductions of strided windows as one dense reduction for each residue class

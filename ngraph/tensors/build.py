@@ -6,21 +6,34 @@ The rules are a table by core op (`NODES`). Data movement becomes the index of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import accumulator
-from ngraph.op_graph.expr import Expr, ExprLike, Idx, Run, maximum, minimum
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.opdef import ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.targets.tuning import MIN_SAMPLE_OPERATIONS
 from ngraph.tensors.control import arranged
 from ngraph.tensors.edit import GraphEditor
-from ngraph.tensors.graph import Arg, Constant, IndexValue, PiecewisePart, ScalarConstant, TensorGraph, TensorNode, dtype_of
-from ngraph.tensors.index import Load, Read, bounds, identity_index, loads
+from ngraph.tensors.graph import (
+    Arg,
+    Constant,
+    IndexValue,
+    PiecewisePart,
+    ScalarConstant,
+    TensorGraph,
+    TensorNode,
+    dtype_of,
+    guessed_length,
+    known_length,
+)
+from ngraph.tensors.index import Load, Read, bounds, divided_axes, identity_index, loads, loop_variant_axes
 
 NODES: Column[Any] = OPS.column(
     "plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is not an elementwise operation"
@@ -37,6 +50,36 @@ def build(program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names, loo
     return g.frozen()
 
 
+def batch_axes(program: Program) -> frozenset[AxisId]:
+    """The axes of open length that stand first in an input with another one, or for each place of which very much is computed.
+
+    Batches are small where other lengths vary too, and of pictures, sounds and texts.
+    """
+    axes, known = program.axes, dict[AxisId, int | None]()
+    firsts, found = list[AxisId](), list[AxisId]()
+    for first, *others in filter(None, [v.axes for v in program.inputs]):
+        if axes[first] == Len(first) and known_length(axes, first, known) is None:
+            (found if any(axes[a] == Len(a) for a in others) else firsts).append(first)
+    for a in dict.fromkeys(firsts):
+        if a not in found and _operations(program, {a: 2}) - _operations(program, {a: 1}) >= MIN_SAMPLE_OPERATIONS:
+            found.append(a)
+    return frozenset(found)
+
+
+def _operations(program: Program, lengths: Mapping[AxisId, int]) -> int:
+    """Returns the scalar operations of the steps, where a product and its sum are one; those of loops are not counted."""
+    guessed = dict[AxisId, int]()
+
+    def size(axes: Iterable[AxisId]) -> int:
+        return math.prod([guessed_length(program.axes, a, lengths, guessed) for a in dict.fromkeys(axes)])
+
+    total = 0
+    for s in program.steps:
+        read = s.inputs[1:] if s.op == "convolve" else s.inputs  # its windows are axes of its filters
+        total += size([a for v in (*s.results, *read) for a in v.axes])
+    return total
+
+
 class GraphBuilder(GraphEditor):
     """The nodes built so far, and the read that stands for each value of the program."""
 
@@ -44,6 +87,7 @@ class GraphBuilder(GraphEditor):
         super().__init__(
             TensorGraph(
                 axes=program.axes,
+                few=batch_axes(program),
                 inputs=program.inputs,
                 states=program.state_in,
                 token_in=program.token_in,
@@ -192,7 +236,18 @@ def _reindex(g: GraphBuilder, s: Step) -> None:
     index = {a: g.settled(e) for a, e in s.attrs["index"]}
     predicate = [g.settled(e) for e in s.attrs["predicate"]]
     (x,) = s.inputs
-    g.at[s.result] = g.moved(g.at[x], x.axes, index, predicate, s.attrs["pad_value"])
+    g.at[s.result] = g.moved(_undivided(g, x, index), x.axes, index, predicate, s.attrs["pad_value"])
+
+
+def _undivided(g: GraphBuilder, v: Value, index: Mapping[AxisId, ExprLike]) -> Arg:
+    """Returns a value that will be read at this index; a view whose indices divide where windows move is materialised.
+
+    Otherwise each element of each window would be found by division: those of a picture that was enlarged, or made of channels.
+    """
+    x = g.at[v]
+    if type(x) is Read and any(len(loop_variant_axes(index[a])) > 1 for a in divided_axes(x) if a in index):
+        g.at[v] = x = g.elem("copy", x, axes=v.axes, dtype=v.dtype)
+    return x
 
 
 def _place(g: GraphBuilder, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
@@ -345,7 +400,7 @@ def _convolve(g: GraphBuilder, s: Step) -> None:
             predicates.append(0 - at % spread)
         index[inner] = at // spread
     kind = s.attrs["accumulate"]
-    moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, predicates, 0)
+    moved = g.moved(g.cast(_undivided(g, x, index), x.axes, kind), x.axes, index, predicates, 0)
     space = (*s.result.axes, *taps.values())
     filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes, space).at({a: Idx(tap) for a, tap in taps.items()})
     _product(g, s, moved, filters, tuple(taps.values()))

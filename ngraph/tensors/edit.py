@@ -33,6 +33,7 @@ from ngraph.tensors.graph import (
     all_reads,
     derive,
     dtype_of,
+    formula,
     guessed_length,
     known_length,
     parameters_of,
@@ -186,8 +187,7 @@ class GraphEditor:
 
     def formula(self, a: AxisId) -> ExprLike:
         """Returns the length of an axis as an expression of other lengths; one that a step computes stays its own."""
-        n = self.length(a)
-        return self.axes[a] if type(n) is Len and not any(type(leaf) is Run for leaf in expr.leaves(self.axes[a])) else n
+        return formula(self.axes, a, self.known(a))
 
     def holds(self, predicate: ExprLike) -> bool:
         """Whether a predicate is never negative, whatever the open lengths are."""

@@ -11,7 +11,7 @@ Graphs and nodes are values: a rewrite returns a new graph (`edit`), which share
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, OPS
 from ngraph.program.program import AxisId, State, Value, attr_axes
 from ngraph.targets.products import PACKS
-from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS, MIN_SAMPLE_ELEMENTS
+from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS
 from ngraph.tensors.index import Load, Read, in_order, substitute_index
 
 FMA = {"fma": "x * y + z", "fms": "x * y - z", "fnma": "z - x * y"}  # rounded once
@@ -275,13 +275,18 @@ def _known(axes: Mapping[AxisId, ExprLike], length: ExprLike, a: AxisId, known: 
         return None
 
 
-def guessed_symbols(
-    axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]], made: Collection[AxisId] = ()
-) -> dict[AxisId, int]:
+def formula(axes: Mapping[AxisId, ExprLike], a: AxisId, known: int | None) -> ExprLike:
+    """Returns the length of an axis, which may be known, as an expression of other lengths; one that a step computes stays its own."""
+    if known is not None:
+        return known
+    return Len(a) if any(type(leaf) is Run for leaf in expr.leaves(axes[a])) else axes[a]
+
+
+def guessed_symbols(axes: Mapping[AxisId, ExprLike], few: Iterable[AxisId], made: Collection[AxisId] = ()) -> dict[AxisId, int]:
     """The lengths that costs take for axes whose length comes with a call.
 
-    They are `ASSUMED_BATCH` for the batches (`batch_axes`) of these inputs, else `ASSUMED_LENGTH` or, where others are parts of it, more.
-    Axes that rewrites have `made` are no such parts.
+    They are `ASSUMED_BATCH` for axes with `few` places, else `ASSUMED_LENGTH` or, where others are parts of it, more. Axes that rewrites
+    have `made` are no such parts.
 
     Pictures that a model halves five times are larger than 64 x 64, and what is left of them is smaller: both differ from
     `ASSUMED_LENGTH` by the root of what they are divided by.
@@ -301,7 +306,7 @@ def guessed_symbols(
         if a not in made:
             look(length, 1)
     large = {a: -(-math.isqrt(ASSUMED_LENGTH**2 * by) // by) * by for a, by in found.items()}
-    return large | dict.fromkeys(batch_axes(axes, inputs), ASSUMED_BATCH)
+    return large | dict.fromkeys(few, ASSUMED_BATCH)
 
 
 def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int], guessed: dict[AxisId, int]) -> int:
@@ -327,27 +332,13 @@ def _guessed(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId
     return found
 
 
-def batch_axes(axes: Mapping[AxisId, ExprLike], inputs: Iterable[Sequence[AxisId]]) -> frozenset[AxisId]:
-    """The axes of open length that stand first in an input with another one, or with very many elements at each of their places.
-
-    Batches are small where other lengths vary too, and of pictures and sounds.
-    """
-    known: dict[AxisId, int | None] = {}
-    found = []
-    for first, *others in filter(None, inputs):
-        lengths = [known_length(axes, a, known) for a in others]
-        large = math.prod([n for n in lengths if n is not None]) >= MIN_SAMPLE_ELEMENTS
-        if axes[first] == Len(first) and (large or any(axes[a] == Len(a) for a in others)):
-            found.append(first)
-    return frozenset(found)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorGraph:
     """The nodes in an order in which they can run, with the inputs, outputs and state of the graph.
 
     axes            {axis: length}; a length may hold `Run` of a value of the program, which `numbers` says where to find
     made            the axes that rewrites have added
+    few             the axes of open length of which calls are assumed to have few places, as batches have
     inputs, states  the incoming values; `token_in` orders effects
     outputs         the nodes that are results; `state_out` has (name, value before, node), `token_out` is the last effect
     writes          (k, n) where output n, a node that is no other output, replaces input k
@@ -366,6 +357,7 @@ class TensorGraph:
     token_out: TensorNode | Value | None = None
     numbers: Mapping[Value, Read] = field(default_factory=dict)
     made: frozenset[AxisId] = frozenset()
+    few: frozenset[AxisId] = frozenset()
     loop_invariant: frozenset[Value] = frozenset()
     preferences: tuple[tuple[Any, AxisId, float], ...] = ()
     name: str = "program"
@@ -385,6 +377,10 @@ class TensorGraph:
         """Returns the length of an axis, if it is known before a call."""
         return known_length(self.axes, a, self.lengths)
 
+    def formula(self, a: AxisId) -> ExprLike:
+        """Returns the length of an axis as an expression of other lengths; one that a step computes stays its own."""
+        return formula(self.axes, a, self.known(a))
+
     @cached_property
     def _producers(self) -> dict[AxisId, frozenset[TensorNode]]:
         return {}
@@ -398,7 +394,7 @@ class TensorGraph:
     @cached_property
     def guessed_symbols(self) -> dict[AxisId, int]:
         """See `guessed_symbols`; those of the program's axes, so that no rewrite changes a guess."""
-        return guessed_symbols(self.axes, [v.axes for v in self.inputs], self.made)
+        return guessed_symbols(self.axes, self.few, self.made)
 
     def length_producers(self, a: AxisId) -> frozenset[TensorNode]:
         """Returns the nodes that must run before the length of an axis is known."""

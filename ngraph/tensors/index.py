@@ -76,6 +76,18 @@ def loop_variant_axes(*exprs: ExprLike) -> list[AxisId]:
     return found
 
 
+def divided_axes(r: Read) -> Iterator[AxisId]:
+    """Yields the axes of the indices that a read divides."""
+    todo: list[ExprLike] = [e for e in r.index.values() if type(e) is Bin]
+    while todo:
+        e = todo.pop()
+        if type(e) is Bin:
+            if e.op in ("//", "%"):
+                yield from loop_variant_axes(e.a)
+            else:
+                todo += (e.a, e.b)
+
+
 def loads(*exprs: ExprLike) -> list[Any]:
     """Returns the loads in expressions."""
     return [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
@@ -206,11 +218,23 @@ def least(e: ExprLike, length: Callable[[AxisId], ExprLike]) -> float:
             total += c * (n - 1)
         else:
             return total
-    terms = _terms(e)
+    terms = _at_ends(_terms(e), length)
     found = _least(terms, length)
     if found < 0:  # lengths that are made of others
         found = max(found, _least(_expanded(terms, length), length))
     return found
+
+
+def _at_ends(terms: Terms, length: Callable[[AxisId], ExprLike]) -> Terms:
+    """The terms with the end that makes them least in place of each index that is multiplied by the length of another axis of theirs."""
+    own = [length(a) for k in terms if k != 1 for a in dict.fromkeys(loop_variant_axes(k))]  # none of them is negative
+    for k, c in terms.items():
+        if type(k) is Bin and k.op == "*":
+            i, by = (k.a, k.b) if type(k.a) is Idx else (k.b, k.a)
+            if type(i) is Idx and any(same(by, n, length) for n in own):
+                end = _terms((length(i.of) - 1) * by) if c < 0 else {}
+                return _at_ends(_sum(_sum(terms, {k: -c}), end, c), length)
+    return terms
 
 
 def same(a: ExprLike, b: ExprLike, length: Callable[[AxisId], ExprLike]) -> bool:

@@ -253,8 +253,9 @@ def _propagate_orders(
     for n in graph.nodes:
         for r in n.reads if family[n] not in preferences else ():
             last = _wish(r.source, preferences.get(family[r.source])) if isinstance(r.source, Draft) else None
-            e = r.index.get(last) if last is not None else None
-            prefer(n, e.of if type(e) is Idx else None, n.size)
+            e = r.index.get(last, 0) if last is not None else 0
+            near = [a for a in n.axes if _steps(e, a)]  # several where one dim is made of two, such as groups of channels
+            prefer(n, max(near, key=graph.guesses().__getitem__, default=None), n.size)
 
 
 def _families(graph: GraphEditor) -> dict[Draft, Draft]:

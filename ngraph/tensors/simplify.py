@@ -11,10 +11,11 @@ from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.tensors.edit import GraphEditor, Rebuilt, free_axis, users_of
 from ngraph.tensors.graph import TensorGraph, TensorNode, changed, derive
-from ngraph.tensors.index import Read, identity_index
+from ngraph.tensors.index import Read, identity_index, same
 
 Users = Callable[[Any], Any]
 Known = Callable[[AxisId], int | None]
+Length = Callable[[AxisId], ExprLike]
 
 
 # ---- renaming -------------------------------------------------------------------------------------------------------------
@@ -26,11 +27,11 @@ def rename_axes(graph: TensorGraph) -> TensorGraph:
 
     A value stays as it is where this would keep it from being fused with an operand that others read, too.
     """
-    if not any(True for _ in _renamed(graph.nodes, graph.users.__getitem__, graph.known)):
+    if not any(True for _ in _renamed(graph.nodes, graph.users.__getitem__, graph.formula)):
         return graph
     e = GraphEditor(graph)
     names: dict[TensorNode, dict[AxisId, AxisId]] = {}
-    for n, found in _renamed(e.nodes, users_of, e.known):
+    for n, found in _renamed(e.nodes, users_of, e.formula):
         names[n] = found
         n.moved(tuple([found.get(a, a) for a in n.axes]), {a: Idx(b) for a, b in found.items()})
 
@@ -44,13 +45,13 @@ def rename_axes(graph: TensorGraph) -> TensorGraph:
     return e.frozen()
 
 
-def _renamed(nodes: Any, users: Users, known: Known) -> Any:
+def _renamed(nodes: Any, users: Users, length: Length) -> Any:
     """Yields the nodes to rename, the last first, with the new names of their axes; a node may be changed before the next is searched."""
     at: dict[TensorNode, list[Read]] = {}
     for n in reversed(nodes):
         if n.kind in ("elem", "reduce") and not n.result:
             reads = at.get(n, [])
-            found = {a: b for a in n.axes if (b := _asked(a, reads, known)) is not None and _free(n, a, users)}
+            found = {a: b for a in n.axes if (b := _asked(a, reads, length)) is not None and _free(n, a, users)}
             if found and len({*[found.get(a, a) for a in n.axes], *n.reduced}) == len(n.space):
                 yield n, found
         for r in n.reads:
@@ -58,11 +59,11 @@ def _renamed(nodes: Any, users: Users, known: Known) -> Any:
                 at.setdefault(r.source, []).append(r)
 
 
-def _asked(a: AxisId, reads: list[Read], known: Known) -> AxisId | None:
+def _asked(a: AxisId, reads: list[Read], length: Length) -> AxisId | None:
     """Returns the axis whose index all these reads use along a, if it is another axis of the same length."""
     wanted = {e.of if type(e) is Idx else None for r in reads for e in [r.index[a]]}
     b = wanted.pop() if len(wanted) == 1 else None
-    return b if b is not None and b != a and known(a) == known(b) is not None else None
+    return b if b is not None and b != a and same(length(a), length(b), length) else None
 
 
 def _free(n: TensorNode, a: AxisId, users: Users) -> bool:

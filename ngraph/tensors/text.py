@@ -95,7 +95,7 @@ class _GraphPrinter(_Printer):
         out = []
         for a, n in g.axes.items():
             length = "" if n == Len(a) else f" = {self.expr(n)}"
-            out.append(f"axis {self.axis(a)}{length}{' made' if a in g.made else ''}")
+            out.append(f"axis {self.axis(a)}{length}{' few' if a in g.few else ''}{' made' if a in g.made else ''}")
         out += [f"input {self.defined(v)}{' steady' if v in g.loop_invariant else ''}" for v in g.inputs]
         out += [f"state {json.dumps(s.name)} = {self.defined(s.value)}" for s in g.states]
         out += [f"token_in {self.defined(g.token_in)}"] if g.token_in is not None else []
@@ -179,7 +179,7 @@ class _GraphParser(_Parser):
     def graph(self, name: str) -> TensorGraph:
         axes: dict[AxisId, ExprLike] = {}
         late: list[tuple[AxisId, int]] = []
-        made, steady = list[AxisId](), list[Value]()
+        few, made, steady = list[AxisId](), list[AxisId](), list[Value]()
         inputs, states, nodes, outputs = list[Value](), list[State](), list[TensorNode](), list[TensorNode]()
         state_out, preferences, numbers, tokens = list[Any](), list[Any](), list[Any](), dict[str, Any]()
         writes = list[tuple[int, int]]()
@@ -190,6 +190,7 @@ class _GraphParser(_Parser):
                 axes[a] = Len(a)
                 if self.accept("="):
                     late.append((a, self.skip_to("made")))
+                few += [a] if self.accept("few") else []
                 made += [a] if self.accept("made") else []
             elif token == "input":
                 inputs.append(self.incoming())
@@ -246,6 +247,7 @@ class _GraphParser(_Parser):
             token_out=tokens.get("token_out"),
             numbers={self.runs[of]: Read(x, {}) for of, x in numbers},
             made=frozenset(made),
+            few=frozenset(few),
             loop_invariant=frozenset(steady),
             preferences=tuple(preferences),
             name=name,

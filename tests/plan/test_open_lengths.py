@@ -14,6 +14,7 @@ from ngraph.op_graph.expr import Len
 from ngraph.plan.kernels import Kernel, Local
 from ngraph.plan.planner import plan
 from ngraph.plan.text import arrays
+from ngraph.runtime.host.bytecode import FIELDS, KERNEL
 from ngraph.schedule import cpu
 from ngraph.schedule.cpu import schedule_plan
 from ngraph.schedule.interpret import interpret
@@ -41,8 +42,8 @@ def items(found, kernel, lengths):
     return math.prod([-(-found.length(a, lengths) // b) for a, b in kernel.loops])
 
 
-@pytest.mark.parametrize(("side", "assumed"), [(16, 4), (15, 64)])
-def test_batches_of_large_elements_are_assumed_to_be_small(side, assumed):
+@pytest.mark.parametrize(("side", "assumed"), [(19, 4), (15, 64)])
+def test_batches_are_assumed_to_be_small_where_much_is_computed_for_each_place(side, assumed):
     found = planned(*pictures(side))
     (batch,) = [a for a in found.axes if found.axes[a] == Len(a)]
     assert found.guess(batch) == assumed
@@ -62,7 +63,7 @@ def test_short_lengths_are_work_for_all_cores(lengths):
 
 def test_a_batch_shorter_than_a_tile_is_not_divided_where_each_part_reads_all_weights():
     """The axis that a product sums gives a tile no rows, however long it is. Pictures make the batch one of 4."""
-    n, c, k, p = [ng.make_axis(m, name=a) for a, m in zip("NCKP", (None, 128, 512, 16384), strict=True)]
+    n, c, k, p = [ng.make_axis(m, name=a) for a, m in zip("NCKP", (None, 128, 512, 1 << 21), strict=True)]
     given, weights, pictures = ng.placeholder([n, c]), ng.constant(np.ones((512, 128), "f"), [k, c]), ng.placeholder([n, p])
     found = planned([ng.contract(given, weights, over=[c]), ng.relu(pictures)], given, pictures)
     (batch,) = [a for a in found.axes if found.axes[a] == Len(a)]
@@ -247,3 +248,35 @@ def test_what_fills_a_border_says_whose_value_it_surrounds():
     found = planned(ng.conv(ng.exp(given), filters, {y: r, x: s}, padding=1, groups=[c]), given)
     fills = [kernel for kernel in found.kernels if not any(list(stage.reads()) for stage in kernel.stages)]
     assert fills and all("exp" in str(kernel.origin) for kernel in fills)
+
+
+def test_one_work_item_at_the_guess_is_several_in_long_calls():
+    """An elementwise value, and a sum whose only dim is known."""
+    x, y, k = ng.placeholder("N=? D=8"), ng.placeholder("N=? K=128"), ng.placeholder("K=128")
+    for made, given in ((ng.tanh(x), [x]), (ng.sum(y * k, "N"), [y, k])):
+        found = planned(made, *given)
+        (axis,) = [a for a in found.axes if found.axes[a] == Len(a)]
+        (kernel,) = [s for s in found.steps if type(s) is Kernel]
+        assert items(found, kernel, {axis: 1 << 20}) >= 2
+
+
+def test_products_stay_apart_where_no_length_divided_both():
+    """Both are so small at a few assumed places that one kernel would be faster; at many places one core would do all."""
+    a, p, v = ng.placeholder("N=? M=?"), ng.placeholder("M=? J=?"), ng.placeholder("J=? K=32")
+    found = planned(ng.relu(ng.dot(a, ng.relu(ng.dot(p, v)))), a, p, v)
+    lengths = dict.fromkeys([x for x in found.axes if found.axes[x] == Len(x)], 600)
+    assert [items(found, k, lengths) >= 2 for k in found.kernels] == [True, True]
+
+
+def test_threads_follow_from_the_lengths_inside_work_items():
+    """The work items of two products over a few assumed places are small, and those of 600 places are not."""
+    n = 600
+    a, p, v = ng.placeholder("N=? M=?"), ng.placeholder("M=? J=?"), ng.placeholder("J=? K=256")
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("f") for shape in ((n, n), (n, n), (n, 256))]
+    with ng.config(num_threads=2), ngt.make_transformer_factory("cpu")() as transformer:
+        call = transformer.computation(ng.relu(ng.dot(a, ng.relu(ng.dot(p, v)))), a, p, v)
+        expected = np.maximum(given[0].astype("d") @ np.maximum(given[1].astype("d") @ given[2], 0), 0)
+        np.testing.assert_allclose(call(*given), expected, rtol=1e-3, atol=1e-2)
+        table = next(iter(call.native.bound.values())).take().walk.table.table
+        assert {int(row[FIELDS["ways"] // 8]) for row in table if row[0] == KERNEL} == {2}

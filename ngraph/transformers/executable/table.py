@@ -316,7 +316,7 @@ class Table:
             self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, step=s)
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
-        if isinstance(layout.over(s.code.work_items), int):
+        if all(isinstance(layout.over(e), int) for e in (s.code.work_items, s.code.growth or 1)):
             self.longest_known = max(self.longest_known, s.seconds)
 
     def kernel(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
@@ -325,20 +325,30 @@ class Table:
         items = layout.over(s.code.work_items)
         self.needs(scope, layout.over(s.code.scratch))
         about = self.times > 1 and self.large(scope, s)
-        if isinstance(items, int):
+        size = items if s.code.growth is None else layout.over(s.code.growth)
+        size = size if layout.early(size) else items
+        if isinstance(items, int) and (isinstance(size, int) or items == 1):
             self.record(KERNEL, Address(s.entry), WordAddress(at), *self.shares(scope, s, items, about), step=s)
             return
-        k = self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, int(about), step=s)
-        self.early(items, InstructionField(k, "items"))
-        self.open_shares(scope, s, items, about, k)
+        k = self.record(KERNEL, Address(s.entry), WordAddress(at), items if isinstance(items, int) else 0, 1, 1, 0, int(about), step=s)
+        if not isinstance(items, int):
+            self.early(items, InstructionField(k, "items"))
+        self.open_shares(scope, s, items, size, about, k)
 
-    def open_shares(self, scope: BufferAddresses, s: KernelStep, items: Expr, about: bool, k: int) -> None:
-        """Adds what computes, from the number of work items, on how many threads a kernel runs and how many it takes at a time."""
+    def open_shares(self, scope: BufferAddresses, s: KernelStep, items: ExprLike, size: ExprLike, about: bool, k: int) -> None:
+        """Adds what computes on how many threads a kernel runs and how many work items it takes at a time.
+
+        size: the number with which its time grows.
+        """
         layout, threads = scope.bound.layout, scope.bound.threads
-        each = s.seconds / max(layout.guess(items), 1)
-        share, piece = (max(1, int(limit / each)) if each else 1 << 40 for limit in (SHARE, PIECE))
-        ways = layout.named(maximum(minimum(items // share, threads), 1))
-        long = items // piece
+        each = s.seconds / max(layout.guess(size), 1)
+
+        def times(limit: float) -> ExprLike:
+            """How often the kernel takes so many seconds."""
+            return size * int(each / limit) if each >= limit else size // int(limit / each) if each else 0
+
+        ways = layout.named(maximum(minimum(times(SHARE), minimum(items, threads)), 1))
+        long = layout.named(times(PIECE))
         pieces = ways * maximum(minimum(long // ways, PIECES), 1)
         self.early(ways, InstructionField(k, "ways"))
         self.early(minimum(long, 1), InstructionField(k, "long"))
