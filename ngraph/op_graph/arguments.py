@@ -446,7 +446,8 @@ def explained(
     p, value, kind = wrong[0]
     for other, mine in given.items():
         theirs = kind_of(name, other)
-        if theirs is not None and other != p and kind.fits(mine) and theirs.fits(value) and not theirs.fits(mine):
+        named = isinstance(value, str)  # what takes a name takes a number, too
+        if theirs is not None and other != p and kind.fits(mine) and theirs.fits(value) and (named or not theirs.fits(mine)):
             return ArgumentTypeError(
                 f"{name}: {p} is {shown(value)}, and {other} is {shown(mine)}", details=details, fix=f"exchange {p} and {other}"
             )
