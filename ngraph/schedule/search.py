@@ -23,6 +23,7 @@ from ngraph.targets.tuning import (
     MAX_COLUMNS,
     MAX_CUT_ROWS,
     MAX_READ_STREAMS,
+    MAX_MEAN_LENGTHS,
     MAX_SHUFFLED_STEP,
     MIN_LOOP_BODY,
     MIN_MATRIX_ROWS,
@@ -536,7 +537,7 @@ def _units_used(units: int, lanes: int, short: float, likely: int, rows: bool, m
     What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
     most: the places of a block of the loop, whose last one alone is shorter.
     """
-    longest = max(2 * likely // lanes, 1)
+    longest = min(max(2 * likely // lanes, 1), MAX_MEAN_LENGTHS)
     block = longest if most is None else min(max(most // lanes, 1), longest)
     left = []
     for n in range(min(units, block + 1)):

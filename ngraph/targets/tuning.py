@@ -25,6 +25,8 @@ ASSUMED_BATCH = 4
 """[places] Taken for the first axis of an input that has another open one. Chosen: 2026-11-23, BERT over batches of 1 to 8 texts."""
 ASSUMED_SPREAD = 4
 """[times] That lengths may be shorter than assumed, and yet there are work items for all cores. Rule: a batch of 4 may be of 1."""
+MAX_MEAN_LENGTHS = 1 << 12
+"""[lengths] Of a loop, over which the mean of what its remainders take is computed. Limit: time to plan; of more, they are a thousandth."""
 MIN_SAMPLE_OPERATIONS = 1 << 21
 """[scalar operations] For each place of an input's first axis, from which on it is assumed to be such a batch. Chosen: 2026-11-30, networks
 of 0.1 to 50 million, called with batches of 1 to 512 (docs/decisions/0388)."""

@@ -148,6 +148,7 @@ def test_the_price_of_what_is_left_counts_every_iteration():
         for block in (None, 8, 32, 64):
             assert _units_used(units, 1, 0.0, 64, False, block) == pytest.approx(units)
             assert _units_used(units, 1, 0.5, 64, True, block) < units
+    assert _units_used(4, 8, 0.2, 64**4, False, None) == pytest.approx(4, rel=1e-3)  # of a product of assumed lengths
     assert _units_used(8, 1, 0.5, 64, True, 32) > _units_used(11, 1, 8 / 22, 64, True, 32) * 8 / 11 * 1.04
 
 
