@@ -53,31 +53,34 @@ def build(program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names, loo
 def batch_axes(program: Program) -> frozenset[AxisId]:
     """The axes of open length that stand first in an input with another one, or for each place of which very much is computed.
 
-    Batches are small where other lengths vary too, and of pictures, sounds and texts.
+    Batches are small where other lengths vary too, and of pictures, sounds and texts; but not in training, where products are summed over
+    them.
     """
     axes, known = program.axes, dict[AxisId, int | None]()
     firsts, found = list[AxisId](), list[AxisId]()
     for first, *others in filter(None, [v.axes for v in program.inputs]):
         if axes[first] == Len(first) and known_length(axes, first, known) is None:
             (found if any(axes[a] == Len(a) for a in others) else firsts).append(first)
-    for a in dict.fromkeys(firsts):
-        if a not in found and _operations(program, {a: 2}) - _operations(program, {a: 1}) >= MIN_SAMPLE_OPERATIONS:
-            found.append(a)
-    return frozenset(found)
+    return frozenset([*found, *[a for a in dict.fromkeys(firsts) if a not in found and _few(program, a)]])
 
 
-def _operations(program: Program, lengths: Mapping[AxisId, int]) -> int:
-    """Returns the scalar operations of the steps, where a product and its sum are one; those of loops are not counted."""
-    guessed = dict[AxisId, int]()
+def _few(program: Program, batch: AxisId) -> bool:
+    """Whether so much is computed for each place of an axis, and no product summed over it, that calls are assumed to have few."""
+    one, two = dict[AxisId, int](), dict[AxisId, int]()
 
-    def size(axes: Iterable[AxisId]) -> int:
-        return math.prod([guessed_length(program.axes, a, lengths, guessed) for a in dict.fromkeys(axes)])
+    def more(axes: Iterable[AxisId]) -> int:
+        """How much larger a space is with two places of the axis than with one."""
+        own = dict.fromkeys(axes)
+        sizes = [math.prod([guessed_length(program.axes, a, {batch: n}, of) for a in own]) for n, of in ((1, one), (2, two))]
+        return sizes[1] - sizes[0]
 
-    total = 0
-    for s in program.steps:
+    operations = 0
+    for s in program.steps:  # a product and its sum count as one operation; what loops compute is not counted
+        if s.op in ("contract", "convolve") and more(s.attrs["over"]):
+            return False
         read = s.inputs[1:] if s.op == "convolve" else s.inputs  # its windows are axes of its filters
-        total += size([a for v in (*s.results, *read) for a in v.axes])
-    return total
+        operations += more([a for v in (*s.results, *read) for a in v.axes])
+    return operations >= MIN_SAMPLE_OPERATIONS
 
 
 class GraphBuilder(GraphEditor):

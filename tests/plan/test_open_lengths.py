@@ -50,6 +50,16 @@ def test_batches_are_assumed_to_be_small_where_much_is_computed_for_each_place(s
     assert found.guess(next(a for a in found.axes if found.axes[a] == 96)) == 96
 
 
+def test_batches_that_products_are_summed_over_are_not_assumed_to_be_small():
+    """The gradient of weights sums over the batch: in training it has many places, however much is computed for each."""
+    x, w = ng.placeholder("N=? C=2048"), ng.variable("C=2048 K=2048", initial_value=0.1)
+    y = ng.dot(x, w)
+    for made, assumed in (([y], 4), ([y, ng.deriv(ng.sum(y * y, out_axes=()), w)], 64)):
+        found = planned(made, x)
+        (batch,) = [a for a in found.axes if found.axes[a] == Len(a)]
+        assert found.guess(batch) == assumed
+
+
 @pytest.mark.parametrize("lengths", [(1, 3, 8), (1, 6, 16), (2, 3, 9)])
 def test_short_lengths_are_work_for_all_cores(lengths):
     """Batch, height and width are open; channels are what no call changes."""
