@@ -120,16 +120,6 @@ class FunctionWriter:
         return self.length(e.of) if isinstance(e, Len) else e  # type: ignore[return-value]  # no other leaf stands in a schedule
 
 
-def growth(plan: Plan, kernel: Kernel) -> ExprLike:
-    """Returns the open lengths of a kernel's largest stage, multiplied: its time grows with them."""
-    sizes = []
-    for stage in kernel.stages:
-        axes = list(dict.fromkeys((*[a for a, _ in kernel.loops[: stage.depth]], *stage.free, *stage.reduced)))
-        sizes.append((math.prod(map(plan.guess, axes)), axes))
-    _, axes = max(sizes, key=itemgetter(0))
-    return math.prod([Len(a) for a in axes if not isinstance(plan.axes[a], int)], start=1)
-
-
 class _KernelWriter(FunctionWriter):
     """A scheduled kernel that is being written."""
 
@@ -153,9 +143,18 @@ class _KernelWriter(FunctionWriter):
             items,
             self.scheduled.scratch,
             seconds(self.scheduled),
-            growth(self.plan, self.kernel),
+            self.growth(),
             {"schedules": tuple(notes)},
         )
+
+    def growth(self) -> ExprLike:
+        """Returns the lengths among the arguments that the largest stage goes along, multiplied: the time of the kernel grows with them."""
+        sizes = []
+        for stage in self.kernel.stages:
+            axes = list(dict.fromkeys((*[a for a, _ in self.kernel.loops[: stage.depth]], *stage.free, *stage.reduced)))
+            sizes.append((math.prod(map(self.plan.guess, axes)), axes))
+        _, axes = max(sizes, key=itemgetter(0), default=(0, []))
+        return math.prod([Len(a) for a in axes if a in self.lengths], start=1)
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args

@@ -69,7 +69,7 @@ def _few(program: Program, batch: AxisId) -> bool:
     one, two = dict[AxisId, int](), dict[AxisId, int]()
 
     def more(axes: Iterable[AxisId]) -> int:
-        """How much larger a space is with two places of the axis than with one."""
+        """Returns how much larger a space is with two places of the axis than with one."""
         own = dict.fromkeys(axes)
         sizes = [math.prod([guessed_length(program.axes, a, {batch: n}, of) for a in own]) for n, of in ((1, one), (2, two))]
         return sizes[1] - sizes[0]

@@ -344,7 +344,7 @@ class Table:
         each = s.seconds / max(layout.guess(size), 1)
 
         def times(limit: float) -> ExprLike:
-            """How often the kernel takes so many seconds."""
+            """Returns how often the kernel takes so many seconds."""
             return size * int(each / limit) if each >= limit else size // int(limit / each) if each else 0
 
         ways = layout.named(maximum(minimum(times(SHARE), minimum(items, threads)), 1))
