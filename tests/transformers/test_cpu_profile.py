@@ -95,3 +95,11 @@ def test_only_machine_code_has_one():
     x = ng.placeholder([ng.make_axis(3, name="A")])
     with ngt.make_transformer_factory("numpy")() as transformer, pytest.raises(UnsupportedError, match="not compiled to machine code"):
         transformer.computation(x + 1, x).profile(np.ones(3, "f"))
+
+
+def test_predicted_seconds_are_those_of_the_lengths_of_the_calls():
+    x = ng.placeholder("N=? D=64")
+    with ngt.make_transformer_factory("cpu")() as cpu:
+        call = cpu.computation(ng.tanh(x), x)
+        few, many = [call.profile(np.ones((n, 64), "f"), calls=1).rows[0].predicted for n in (32, 3200)]
+    assert many == pytest.approx(100 * few)

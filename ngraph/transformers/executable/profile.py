@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PACKS, PRODUCTS
 from ngraph.transformers.executable.code import KernelStep, origin
 from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
+from ngraph.transformers.executable.table import number
 
 TIMES = FRAME["times"]
 OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "cast", "predicate", *PACKS), 0)  # of a line, where not one
@@ -54,7 +56,7 @@ def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: 
         lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origins if o.file]))
         ops = title(step.step).split(" (")[0]
         scopes = tuple(dict.fromkeys([o.scope for o in origins]))
-        spans = flops, moved, step.seconds, least, (first - began) * 1e-9, (last - began) * 1e-9
+        spans = flops, moved, predicted(step, homes[id(step)]), least, (first - began) * 1e-9, (last - began) * 1e-9
         rows.append(KernelProfile(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
     most = max([together(step) for step in table.steps if type(step) is KernelStep], default=1)
@@ -108,6 +110,15 @@ def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
         total += every * (sum([OPERATIONS.get(line.op, 1) for line in stage.before]) + len(stage.combine))
         total += free * sum([OPERATIONS.get(line.op, 1) for line in stage.after])
     return total, moved
+
+
+def predicted(step: KernelStep, bound: InstantiatedPlan) -> float:
+    """Returns the predicted seconds of a kernel at the lengths of the calls: those for assumed lengths, which grow with its largest stage."""
+    size = step.code.work_items if step.code.growth is None else step.code.growth
+    if isinstance(size, int):
+        return step.seconds
+    layout = bound.layout
+    return step.seconds * number(size, partial(_length, bound)) / max(layout.guess(layout.over(size)), 1)
 
 
 def together(step: KernelStep) -> int:
