@@ -266,7 +266,7 @@ def _floor(a: ExprLike, by: ExprLike, graph: GraphEditor) -> ExprLike:
         return _remainder(_floor(a.a, by, graph), more, graph)
     terms = linear(a)
     if terms is not None and terms[1] == 0:
-        for unit in [by, *[c for c in terms[0].values() if c != 1 and quotient(by, c) is not None]]:
+        for unit in [by, *_units(terms[0], by)]:
             whole, rest = _parts(terms[0], unit)
             if whole and _below(rest, unit, graph):
                 return combine("//", _sum(whole), quotient(by, unit) or 1)
@@ -283,12 +283,17 @@ def _remainder(a: ExprLike, by: ExprLike, graph: GraphEditor) -> ExprLike:
         _, rest = _parts(terms[0], by)
         if _below(rest, by, graph):
             return _sum(rest)
-        for unit in [c for c in rest.values() if c != 1 and quotient(by, c) is not None]:  # (i * c + j) % (c * m) is i % m * c + j
+        for unit in _units(rest, by):  # (i * c + j) % (c * m) is i % m * c + j
             whole, less = _parts(rest, unit)
             if _below(less, unit, graph):
                 return _remainder(_sum(whole), quotient(by, unit) or 1, graph) * unit + _sum(less)
         a = _sum(rest)
     return combine("%", a, by)
+
+
+def _units(moves: Moves, by: ExprLike) -> list[ExprLike]:
+    """Returns the steps of terms, above 1, that divide a number."""
+    return [c for c in moves.values() if (not isinstance(c, int) or c > 1) and quotient(by, c) is not None]
 
 
 def _parts(moves: Moves, unit: ExprLike) -> tuple[Moves, Moves]:
@@ -308,7 +313,7 @@ def _below(moves: Moves, end: ExprLike, graph: GraphEditor) -> bool:
     """Whether a sum of multiples of indices and digits is never negative, and always less than `end`."""
     if not moves:
         return True
-    if all(isinstance(c, int) and c >= 0 for c in moves.values()) and graph.holds(end - 1 - _sum(moves)):
+    if all(isinstance(c, int) and c >= 0 for c in moves.values()) and graph.holds(_sum(moves)) and graph.holds(end - 1 - _sum(moves)):
         return True
     for i, c in moves.items():  # the largest term spans all, and the others lie within one step of it
         places = graph.formula(i.of) if isinstance(i, Idx) else i.b if isinstance(i, Bin) and i.op == "%" else None

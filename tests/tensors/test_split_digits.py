@@ -27,12 +27,12 @@ def value(e, at):
 
 def drawn(rng):
     """A sum of multiples of indices, divided once or twice; units are lengths, products of these, and numbers that are neither."""
-    units = [1, 4, 6, 24, 5, 2, 3, OPEN["L"], OPEN["M"], OPEN["L"] * 4, OPEN["L"] * OPEN["M"], OPEN["M"] * 6]
+    units = [1, 4, 6, 24, 5, 2, 3, -1, -6, OPEN["L"], OPEN["M"], OPEN["L"] * 4, OPEN["L"] * OPEN["M"], OPEN["M"] * 6]
     e = 0
     for a in rng.sample("ABCLM", rng.randrange(1, 4)):
         e = e + Idx(AxisId(a)) * rng.choice(units)
     for _ in range(rng.randrange(1, 3)):
-        e = combine(rng.choice(["//", "%"]), e, rng.choice(units[1:]))
+        e = combine(rng.choice(["//", "%"]), e, rng.choice([u for u in units if not isinstance(u, int) or u > 1]))
     return e
 
 
