@@ -113,7 +113,7 @@ def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
 
 
 def predicted(step: KernelStep, bound: InstantiatedPlan) -> float:
-    """Returns the predicted seconds of a kernel at the lengths of the calls: those for assumed lengths, which grow with its largest stage."""
+    """Returns the predicted seconds of a kernel at the lengths of the calls: those for assumed ones grow with its largest stage."""
     size = step.code.work_items if step.code.growth is None else step.code.growth
     if isinstance(size, int):
         return step.seconds
