@@ -31,5 +31,5 @@ def moved(code: KernelCode, old: Shape, new: Shape) -> KernelCode:
         lengths=named(code.lengths, axes),
         work_items=over(code.work_items),
         scratch=over(code.scratch),
-        growth=None if code.growth is None else over(code.growth),
+        growth=over(code.growth),
     )

@@ -142,8 +142,8 @@ class _KernelWriter(FunctionWriter):
             tuple(self.lengths),
             items,
             self.scheduled.scratch,
-            seconds(self.scheduled),
             self.growth(),
+            seconds(self.scheduled),
             {"schedules": tuple(notes)},
         )
 

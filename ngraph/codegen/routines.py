@@ -71,7 +71,7 @@ class OpaqueOpText(FunctionWriter):
             self.w.loop(*limits, 1, [], silent(work_item))
 
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, scratch, self.seconds(instructions))
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, scratch, items, self.seconds(instructions))
 
     def seconds(self, instructions: ExprLike | None) -> float:
         """Returns the seconds of all work items on one thread; of open lengths, those that the plan was made for."""

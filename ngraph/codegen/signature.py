@@ -17,7 +17,7 @@ class KernelCode:
 
     work_items, scratch   their number, and bytes, over `Len` of `lengths`
     seconds               that all work items take on one core, as predicted for guessed lengths; 0: unknown
-    growth                the open lengths with which these seconds grow, multiplied; None: they grow with the work items
+    growth                a number over `Len` of `lengths` with which these seconds grow
     """
 
     text: str
@@ -25,6 +25,6 @@ class KernelCode:
     lengths: tuple[AxisId, ...]
     work_items: ExprLike
     scratch: ExprLike
+    growth: ExprLike
     seconds: float = 0.0
-    growth: ExprLike | None = None
     debug_info: Mapping[str, Any] = field(default_factory=dict, compare=False)

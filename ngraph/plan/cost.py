@@ -374,6 +374,11 @@ class FusionGroup:
             if 0 < k <= 4:
                 yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / MIN_VECTOR_LENGTH) / k
 
+    def least_seconds(self, m: Cpu) -> float:
+        """Returns the seconds that one core takes for the work, or for what comes from memory and goes there, whichever is more."""
+        moved = sum([n.bytes for n in self.results]) + sum({r.source: self.walk(r).bytes for _, r in self.outer}.values())
+        return max(self.work / m.speed, moved / m.memory_bandwidth)
+
     def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
         """Returns the bytes of its source that a read needs in one work item."""
         walk = r.walk or self.walk(r)
@@ -608,10 +613,8 @@ class _Choice:
 
     def wanted(self) -> int:
         """Returns the number of work items that the work justifies."""
-        g, m = self.g, self.m
-        moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
-        seconds = max(g.work / m.speed, moved / m.memory_bandwidth)
-        return wanted_items(seconds * math.prod([n / g.length(a) for a, n in self.assumed.items()]), PLANNED_CORES)
+        g = self.g
+        return wanted_items(g.least_seconds(self.m) * math.prod([n / g.length(a) for a, n in self.assumed.items()]), PLANNED_CORES)
 
     def choose(self) -> None:
         g, m = self.g, self.m
@@ -791,9 +794,8 @@ def loops_of_long_calls(g: FusionGroup, m: Cpu) -> Loops:
     a = max([a for a in g.widest.axes if a in blocks], key=g.length)  # the first of the longest
     n, least = g.length(a), blocks[a]
     if a in g.open:
-        moved = sum([r.bytes for r in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
-        each = max(g.work / m.speed, moved / m.memory_bandwidth) / n  # seconds of a place
-        places = max(n, math.ceil(MIN_ITEM_SECONDS / each) if each else 0)
+        seconds = g.least_seconds(m)
+        places = max(n, math.ceil(MIN_ITEM_SECONDS * n / seconds) if seconds else 0)
     else:
         places = -(-n // PLANNED_CORES)
     return ((a, -(-places // least) * least),)

@@ -7,7 +7,7 @@ readers want it, and each is fused with its neighbours. This holds for lengths t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -48,7 +48,6 @@ class _Split:
         self.nodes = [n for n in graph.nodes if axis in n.space]
         self.members, self.sources = set(self.nodes), {n for n in self.nodes if axis in n.axes}
         self.known: dict[ExprLike, ExprLike] = {}  # what expressions became
-        self.divisions = 0  # how many there are more
 
     def apply(self) -> None:
         """Splits the axis, if that is possible and leaves fewer divisions."""
@@ -62,7 +61,9 @@ class _Split:
         self.at = {self.axis: sum_}
         readers = [n for n in self.graph.nodes if n in self.members or any(r.source in self.sources for r in n.reads)]
         made = [[self.read(r, n in self.members) for r in n.reads] for n in readers]
-        if self.divisions >= 0 or any(r is None for reads in made for r in reads):
+        found = [r for reads in made for r in reads if r is not None]
+        before = [r for n in readers for r in n.reads]
+        if len(found) < len(before) or _divisions(found) >= _divisions(before):
             return
         for n in readers:
             n.reread(partial(self.moved, n in self.members))
@@ -100,11 +101,11 @@ class _Split:
         """Returns strides in order, each a multiple of the next and a divisor of the length; none where they are not."""
         chain: list[ExprLike] = []
         for s in found:
-            k = next((k for k, t in enumerate(chain) if not self.multiple(t, s)), len(chain))
+            k = next((k for k, t in enumerate(chain) if quotient(t, s) is None), len(chain))
             if s != 1 and not self.equal(s, self.length) and not any(self.equal(s, t) for t in chain):
                 chain.insert(k, s)
         whole = [self.length, *chain, 1]
-        return chain if all(self.multiple(s, t) for s, t in zip(whole, whole[1:], strict=False)) else []
+        return chain if all(quotient(s, t) is not None for s, t in zip(whole, whole[1:], strict=False)) else []
 
     def named(self, strides: list[ExprLike]) -> list[Digit]:
         made: list[Digit] = []
@@ -120,7 +121,6 @@ class _Split:
         for a, e in r.index.items():
             if a != self.axis or r.source not in self.sources:
                 index[a] = self.simple(substitute_index(e, self.at) if inside else e)
-                self.divisions += _count(index[a]) - _count(e)
             elif inside:
                 index.update({d.axis: Idx(d.axis) for d in self.digits})
             else:
@@ -128,7 +128,6 @@ class _Split:
                 if not all(map(_plain, places.values())):
                     return None
                 index.update(places)
-                self.divisions += sum(map(_count, places.values())) - _count(e)
         predicate = tuple([self.simple(substitute_index(e, self.at)) for e in r.predicate]) if inside else r.predicate
         return Read(r.source, index, tuple([p for p in predicate if not self.graph.holds(p)]), r.pad_value)
 
@@ -147,9 +146,6 @@ class _Split:
         if e not in self.known:
             self.known[e] = simplified(e, self.graph)
         return self.known[e]
-
-    def multiple(self, a: ExprLike, b: ExprLike) -> bool:
-        return quotient(a, b) is not None
 
     def equal(self, a: ExprLike, b: ExprLike) -> bool:
         return same(a, b, self.graph.formula)
@@ -181,6 +177,11 @@ def _strides(e: ExprLike, axis: AxisId) -> Iterator[ExprLike | None]:
 def _fixed(e: ExprLike) -> bool:
     """Whether an expression is one of lengths alone."""
     return isinstance(e, int) or all(type(leaf) is Len for leaf in expr.leaves(e))
+
+
+def _divisions(reads: Iterable[Read]) -> int:
+    """Returns the number of divisions of indices in reads."""
+    return sum([_count(e) for r in reads for e in r.index.values()])
 
 
 def _count(e: ExprLike) -> int:

@@ -129,7 +129,7 @@ class CheckedExecutable(VersionedExecutable):
         for a, block in kernel.loops:
             n = Len(a) if a in lengths else plan.length(a)
             items = items * ((n + (block - 1)) // block)
-        return CompiledKernel(KernelCode("", buffers, tuple(lengths), items, 0), b"%d" % id(kernel))
+        return CompiledKernel(KernelCode("", buffers, tuple(lengths), items, 0, items), b"%d" % id(kernel))
 
     def missing(self, step):
         assert type(step) is OpaqueOp

@@ -114,11 +114,8 @@ def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
 
 def predicted(step: KernelStep, bound: InstantiatedPlan) -> float:
     """Returns the predicted seconds of a kernel at the lengths of the calls: those for assumed ones grow with its largest stage."""
-    size = step.code.work_items if step.code.growth is None else step.code.growth
-    if isinstance(size, int):
-        return step.seconds
-    layout = bound.layout
-    return step.seconds * number(size, partial(_length, bound)) / max(layout.guess(layout.over(size)), 1)
+    growth, layout = step.code.growth, bound.layout
+    return step.seconds * number(growth, partial(_length, bound)) / max(layout.guess(layout.over(growth)), 1)
 
 
 def together(step: KernelStep) -> int:

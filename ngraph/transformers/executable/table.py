@@ -316,7 +316,7 @@ class Table:
             self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, step=s)
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
-        if all(isinstance(layout.over(e), int) for e in (s.code.work_items, s.code.growth or 1)):
+        if all(isinstance(layout.over(e), int) for e in (s.code.work_items, s.code.growth)):
             self.longest_known = max(self.longest_known, s.seconds)
 
     def kernel(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
@@ -325,7 +325,7 @@ class Table:
         items = layout.over(s.code.work_items)
         self.needs(scope, layout.over(s.code.scratch))
         about = self.times > 1 and self.large(scope, s)
-        size = items if s.code.growth is None else layout.over(s.code.growth)
+        size = layout.over(s.code.growth)
         size = size if layout.early(size) else items
         if isinstance(items, int) and (isinstance(size, int) or items == 1):
             self.record(KERNEL, Address(s.entry), WordAddress(at), *self.shares(scope, s, items, about), step=s)
