@@ -226,6 +226,9 @@ def write(folder, name):
 
 
 if __name__ == "__main__":
+    unknown = [name for name in sys.argv[2:] if name not in MODELS]
+    if unknown or len(sys.argv) < 2:
+        sys.exit(f"no network {', '.join(unknown)}; there are {', '.join(MODELS)}" if unknown else __doc__)
     os.makedirs(sys.argv[1], exist_ok=True)
     for chosen in sys.argv[2:] or MODELS:
         write(sys.argv[1], chosen)
