@@ -95,7 +95,8 @@ class NgraphError(Exception):
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Returns the one of `names` that a misspelt `name` probably means; None where none is similar."""
     by_case = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.7)
+    similar = 0.7 if len(name) > 3 else 0.6  # of three letters, two are the same
+    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=similar)
     return by_case[found[0]] if found else None
 
 

@@ -11,11 +11,12 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import find_axis
+from ngraph.op_graph.opdef import OpDef, find_axis
 from ngraph.ops.control import while_loop
 from ngraph.ops.elementwise import (
     as_op,
     cast,
+    composite,
     exp,
     filled,
     floating,
@@ -32,8 +33,10 @@ from ngraph.ops.elementwise import (
     power,
     reciprocal,
     sqrt,
+    stop_gradient,
     where,
 )
+from ngraph.ops.incomplete import gamma_sample_by_a
 from ngraph.ops.random import normal, uniform
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import reduce
@@ -156,12 +159,31 @@ def truncated_normal(
     return cast(z * scale + loc, dtype)
 
 
+def _sample_slope(op: Op, dy: Op, drawn: Op, a: Op) -> tuple[None, Op]:
+    by_shape = gamma_sample_by_a(cast(a, dtypes.float64), cast(drawn, dtypes.float64))
+    return None, dy * cast(by_shape, a.dtype)
+
+
+sample_of_gamma: OpDef = composite(
+    "sample_of_gamma",
+    "The first operand, numbers drawn from the gamma distribution; their derivative by its shape, the second operand.",
+    lambda x, shape: x + 0 * shape,
+    lambda x, shape: broadcast(x, (x + shape).axes),
+    _sample_slope,
+    arity=2,
+    low=0.5,
+    high=3,
+)
+sample_of_gamma.attrs["no_gradient_check"] = "its derivative is that of the draw, which is an operand"
+
+
 def gamma(x: Any, shape: Any = 1.0, scale: float = 1.0, dtype: Any = dtypes.float32, seed: int | None = None) -> Op:
     """Returns random numbers from the gamma distribution of this shape and scale; of shape 1 it is the exponential distribution.
 
     x: axes, or a tensor whose axes are taken. shape: a number above 0, or a tensor that has some of the axes. seed: as in `ng.uniform`.
-    A shape below 0 in a tensor gives NaN. It has no derivative.
-    Source: G. Marsaglia and W. Tsang, "A simple method for generating gamma variables" (2000).
+    A shape below 0 in a tensor gives NaN. Numbers have a derivative by the shape, at the share of the distribution below each.
+    Source: G. Marsaglia and W. Tsang, "A simple method for generating gamma variables" (2000); M. Figurnov and others, "Implicit
+    reparameterization gradients" (2018).
 
         >>> import ngraph as ng
         >>> ng.gamma("N=3", 2.5).axes.lengths
@@ -187,7 +209,7 @@ def gamma(x: Any, shape: Any = 1.0, scale: float = 1.0, dtype: Any = dtypes.floa
     drawn = _first_that_fits(draw, logical_not(known), where(less(a, 0.0), math.nan, a))  # 0 and infinity are drawn as they are
     u = maximum(uniform(axes, dtype=inner, seed=None if seed is None else seed + 2), _HALF_STEP[inner])
     drawn = where(small, drawn * power(u, 1.0 / where(small, a, 1.0)), drawn)
-    return cast(drawn * scale, dtype)
+    return cast(sample_of_gamma(stop_gradient(drawn), a) * scale, dtype)
 
 
 _FEW = 10.0  # means below are drawn by inversion, larger ones by rejection

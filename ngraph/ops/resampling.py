@@ -29,6 +29,7 @@ from ngraph.ops.elementwise import (
     as_op,
     cast,
     constant,
+    divide,
     equal,
     filled,
     floating,
@@ -45,8 +46,9 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.indexing import gather
 from ngraph.ops.linear import contract
 from ngraph.ops.moving import read
-from ngraph.ops.rearrange import iota, slice_along_axis
+from ngraph.ops.rearrange import broadcast, iota, slice_along_axis
 from ngraph.ops.reduce import count
+from ngraph.ops.reduce import sum as total
 
 Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
 
@@ -249,8 +251,30 @@ def _narrowed(x: Op, dtype: DType) -> Op:
     return cast(minimum(maximum(rounded(x), float(dtype.lowest)), float(dtype.highest)) if dtype.is_integer else x, dtype)
 
 
-def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool) -> Op:
+def _shares_read(axis: Axis, out: Axis, method: str, align_corners: bool) -> Op:
+    """Returns what each element of `out` takes of each element of `axis`, as float64, for `area` and for `antialias`."""
+    i, o = iota(axis, dtypes.int64), iota(out, dtypes.int64)
+    size, many = count([axis], dtypes.int64), count([out], dtypes.int64)
+    if method == "area":
+        weights = logical_and(less_equal(divide.build(o * size, many), i), less(i * many, (o + 1) * size))
+        weights = cast(weights, dtypes.float64)
+    else:
+        old, new = cast(size, dtypes.float64), cast(many, dtypes.float64)
+        between_corners = where(equal(new, 1.0), 0.0, (old - 1.0) / maximum(new - 1.0, 1.0))
+        step = between_corners if align_corners else old / new
+        at = (cast(o, dtypes.float64) + 0.5) * step - 0.5
+        away = absolute(cast(i, dtypes.float64) - at) / maximum(step, 1.0)
+        weights = keys(away, -0.5) if method == "cubic" else maximum(1.0 - away, 0.0)
+    return weights / total(weights, (axis,))
+
+
+def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool, antialias: bool) -> Op:
     """Returns `x` with `out` in place of an axis whose length comes with the call, as `interpolate` says."""
+    if antialias or method == "area":
+        wide = _wide(x)
+        weights = cast(_shares_read(axis, out, method, align_corners), wide)
+        made = contract(cast(x, wide), weights, over=(axis,), accumulate=wide)
+        return _narrowed(broadcast(made, [out if a == axis else a for a in x.axes]), x.dtype)
     if method.startswith("nearest"):
         ratio = cast(count([axis], dtypes.float64) / count([out], dtypes.float64), dtypes.float32)
         start = 0.5 if method == "nearest-exact" else 0.0
@@ -366,7 +390,7 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     all elements that an element of the result covers. align_corners: the first and last elements stay in place; else elements are squares
     of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Both are of `linear` and `cubic`;
     with both, element k of the result lies at (k + 0.5) s - 0.5, where s = (size - 1) / (many - 1). Integers are rounded.
-    Raises AxisError where a length is 0, and with antialias or `area` where it comes with the call.
+    Raises AxisError where a length is 0.
 
         >>> import ngraph as ng
         >>> from ngraph.util.utils import executor
@@ -384,10 +408,8 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
     resized = [a for a in x.axes if a in wanted]
     for axis in [resized[k] for k in order_of_passes([wanted[a] / a.length if a.length else 1.0 for a in resized])]:
         size, many = axis.length, wanted[axis]
-        unknown = size is None and (antialias or method == "area")
-        if unknown or size == 0 or many < 1:
-            fix = "lengths are known, and 1 or more" if unknown else "lengths are 1 or more"
-            raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix=fix)
+        if size == 0 or many < 1:
+            raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix="lengths are 1 or more")
         new = axis.resized(many)
         order = [new if a == axis else a for a in x.axes]
         if size == many:
@@ -397,7 +419,7 @@ def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", alig
             continue
         out = make_axis(many, name=f"{axis.name}_resized")
         if size is None:
-            y = _stretched(x, axis, out, method, align_corners)
+            y = _stretched(x, axis, out, method, align_corners, antialias)
         else:
             y = mixed(x, axis, out, *rows_read(size, many, method, align_corners, antialias))
         x = read(y, order, {out: Idx(new)})

@@ -293,7 +293,8 @@ def function(results: Any, *inputs: Any, transformer: Transformer | None = None,
         if not isinstance(x, Op):
             raise GraphError(f"{x!r} is not an input", fix="pass what ng.placeholder or ng.variable made, or dicts and lists of these")
     if transformer is not None and not isinstance(transformer, Transformer):
-        raise ArgumentTypeError(f"function: {transformer!r} is not a transformer", fix="pass what ngt.make_transformer() gives")
+        fix = "pass what ngt.make_transformer() gives, or ngt.make_transformer_factory('numpy')()"
+        raise ArgumentTypeError(f"function: {transformer!r} is not a transformer", fix=fix)
     names = _named(inputs)
     if callable(results) and not isinstance(results, Op):
         names = _parameters(results, names)

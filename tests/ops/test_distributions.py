@@ -89,6 +89,17 @@ def test_dropout_keeps_the_mean_and_knows_training():
         assert (given == 1).all() and (never == 1).all() and (f(True)[1] == 0).any()
 
 
+@pytest.mark.parametrize("axes", ["N=40 K=3", "N=? K=3"])
+def test_numbers_of_a_gamma_distribution_follow_their_shape(axes):
+    a = ng.placeholder(axes, dtype="float64")
+    y = ng.gamma(a, a, scale=2.0, dtype="float64", seed=3)
+    given = np.random.default_rng(0).uniform(0.05, 20, (40, 3))
+    numbers, slope = ng.function([y, ng.deriv(ng.sum(y, out_axes=()), a)], a)(given)
+    share, step = scipy.stats.gamma.cdf(numbers, given, scale=2), 1e-5
+    ends = [scipy.stats.gamma.ppf(share, given + sign * step, scale=2) for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     "call", [lambda: ng.gamma("N=5", 2.0, seed=3), lambda: ng.poisson("N=5", 20.0, seed=3), lambda: ng.gumbel("N=5", seed=3)]
 )

@@ -180,13 +180,16 @@ def test_deviations_with_as_many_elements_as_the_correction_are_torchs(name, len
 
 
 @pytest.mark.parametrize(
-    ("method", "corners"),
-    [("nearest", False), ("nearest-exact", False), ("linear", False), ("linear", True), ("cubic", False), ("cubic", True)],
-)
-def test_lengths_that_come_with_calls_are_interpolated(method, corners):
+    ("method", "more"),
+    [
+        *[(method, {}) for method in ("nearest", "nearest-exact", "area")],
+        *[(method, {"align_corners": corners, "antialias": antialias}) for method in ("linear", "cubic")
+          for corners in (False, True) for antialias in (False, True)],
+    ],
+)  # fmt: skip
+def test_lengths_that_come_with_calls_are_interpolated(method, more):
     """To fewer elements and more, from one element too; with the gradient."""
     theirs = {"linear": "bilinear", "cubic": "bicubic"}.get(method, method)
-    more = {"align_corners": corners} if method in ("linear", "cubic") else {}
     for h, w in ((7, 11), (1, 5)):
         x = ng.placeholder("N=? H=? W=?")
         y = ng.interpolate(x, {"H": h, "W": w}, method, **more)
@@ -201,7 +204,11 @@ def test_lengths_that_come_with_calls_are_interpolated(method, corners):
             np.testing.assert_allclose(gradient, slope[:, 0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("more", [{"method": "area"}, {"antialias": True}])
-def test_what_takes_in_as_many_elements_as_lengths_say_wants_them_known(more):
-    with pytest.raises(AxisError, match="lengths are known"):
-        ng.interpolate(ng.placeholder("N=? H=?"), {"H": 3}, **more)
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_one_element_between_corners_is_that_of_a_known_length(method):
+    given = np.random.default_rng(1).uniform(size=(2, 9)).astype(np.float32)
+    found = []
+    for axes in ("N=? H=?", "N=2 H=9"):
+        x = ng.placeholder(axes)
+        found.append(ng.function(ng.interpolate(x, {"H": 1}, method, align_corners=True, antialias=True), x)(given))
+    np.testing.assert_allclose(*found, rtol=1e-6)

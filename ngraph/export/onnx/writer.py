@@ -104,16 +104,18 @@ def takes(op: str, opset: int, dtype: DType, formal: int = 0) -> bool:
     return onnx_name(dtype) in constraints(op, opset).get(kind, frozenset([kind]))
 
 
-# Ops that accept elements of any type. The others compute: small integers in int32 and uint32 in int64, which every runtime supports.
+# Ops that accept elements of any type. The others compute in types that every runtime supports: small integers in int32, uint32 in int64,
+# bfloat16 in float32, whose results are rounded once.
 MOVING = frozenset(
     "BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Concat Expand Gather GatherElements GatherND Identity If Loop Pad "
     "Range Reshape Scan ScatterElements ScatterND Shape Slice Squeeze Transpose Unsqueeze Where And Or Not Xor "
     "RandomUniform RandomNormal".split()
 )
 ARITHMETIC = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}  # of lengths and indices
-COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
+COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64", "bfloat16": "float32"}
 LACKED = {  # for which ONNX Runtime has no kernel; the results of these ops have the same bits in the wider types
-    "Where": {"int16": "int32", "uint16": "int32", "uint64": "int64"},
+    "Where": {"int16": "int32", "uint16": "int32", "uint64": "int64", "bfloat16": "float32"},
+    "Expand": {"bfloat16": "float32"},
     "Pad": {"int16": "int32", "uint16": "int32"},
     **dict.fromkeys(("CumSum", "ReduceSum", "ReduceProd"), {"uint64": "int64"}),
 }

@@ -218,6 +218,9 @@ def batches_of(
     entry, in the order that the model was given them; those of new tables are added. Raises ArgumentError for data that do not fit.
     """
     target = target if isinstance(target, str) else None
+    if isinstance(x, (list, tuple)) and any(isinstance(own, Batches) for own in x):
+        fix = "pass one of them; `evaluate` takes several by name: evaluate({'valid': valid, 'test': test})"
+        raise refuse("fit", f"{len(x)} sets came in a {type(x).__name__}", fix)
     if isinstance(x, Batches) or is_loader(x):
         if y is not None:
             raise refuse("fit", "the batches have their targets, and y came beside them", "leave it out; valid= is for another set")

@@ -20,7 +20,7 @@ from ngraph.frontends.tensorflow.table import Dim, Dims, Translator, rows, trans
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations, factorisation, functions, linalg, special
+from ngraph.ops import activations, factorisation, functions, incomplete, linalg, special
 from ngraph.ops import elementwise as e
 from ngraph.ops.rearrange import iota
 from ngraph.ops.state import parts
@@ -109,10 +109,10 @@ ELEMENTS: dict[str, Callable[..., Op]] = {
 SPECIAL: dict[str, Callable[..., Op]] = {  # those that are computed in float64
     "Zeta": in_double.zeta,
     "Polygamma": in_double.polygamma,
-    "Igamma": lambda a, x: in_double.gamma_shares(a, x)[0],
-    "Igammac": lambda a, x: in_double.gamma_shares(a, x)[1],
-    "IgammaGradA": in_double.gamma_share_by_a,
-    "RandomGammaGrad": in_double.gamma_sample_by_a,
+    "Igamma": lambda a, x: incomplete.gamma_shares(a, x)[0],
+    "Igammac": lambda a, x: incomplete.gamma_shares(a, x)[1],
+    "IgammaGradA": incomplete.gamma_share_by_a,
+    "RandomGammaGrad": incomplete.gamma_sample_by_a,
     "Betainc": in_double.beta_share,
     "Dawsn": in_double.dawson,
     "Ndtri": in_double.ndtri,

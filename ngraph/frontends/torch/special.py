@@ -16,7 +16,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import merge
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions, special
+from ngraph.ops import functions, incomplete, special
 from ngraph.ops.control import while_loop
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.reduce import reduce
@@ -32,8 +32,8 @@ def in_double(n: TorchNode, f: Callable[..., Op], *values: Any) -> Tensor:
 IN_DOUBLE: dict[str, Callable[..., Op]] = {
     "special_zeta": functions_of.zeta,
     "special_ndtri": functions_of.ndtri,
-    **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: functions_of.gamma_shares(a, x)[0]),
-    **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: functions_of.gamma_shares(a, x)[1]),
+    **dict.fromkeys(("igamma", "special_gammainc"), lambda a, x: incomplete.gamma_shares(a, x)[0]),
+    **dict.fromkeys(("igammac", "special_gammaincc"), lambda a, x: incomplete.gamma_shares(a, x)[1]),
     **{f"special_bessel_{name}": functions_of.BESSEL[name] for name in ("j0", "j1", "y0", "y1")},
     **{f"special_modified_bessel_{name}": functions_of.BESSEL[name] for name in ("i0", "i1", "k0", "k1")},
     **{f"special_scaled_modified_bessel_{name}": functions_of.BESSEL[f"{name}e"] for name in ("k0", "k1")},

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ngraph as ng
+from ngraph.errors import ArgumentError
 from ngraph.frontends.neon import (
     GRU,
     LSTM,
@@ -241,6 +242,9 @@ def test_several_inputs_by_name():
     made.fit(inputs, X[:, 0])
     assert made.predict(inputs).shape == (103, 1) and np.isfinite(made.evaluate(inputs, X[:, 0])["cost"])
     assert list(made.evaluate({"one": (inputs, X[:, 0]), "two": (inputs, X[:, 1])})) == ["one", "two"]
+    sets = [ArrayIterator({**inputs, "y": X[:, 0]}, 16)] * 2
+    with pytest.raises(ArgumentError, match=r"2 sets came in a list(?s:.*)several by name"):
+        made.evaluate(sets)
 
 
 @pytest.mark.parametrize("form", [dict, list, tuple])

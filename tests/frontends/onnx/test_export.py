@@ -556,3 +556,16 @@ def test_powers_of_two_are_cast_to_the_nearest():
     y = ng.cast(ng.cast(x, "float8_e8m0fnu"), "float32")
     (found,), _ = run(exported(y, 25), {"x": np.array([1.3, 1.5, 1.7, 2], np.float32)})
     assert found.tolist() == [1, 2, 2, 2]
+
+
+def test_a_network_of_bfloat16_runs_in_onnx_runtime():
+    """It has no arithmetic of bfloat16 on processors: nodes compute in float32, and each result is rounded once."""
+    x = ng.placeholder("N=? D=20")
+    wide, narrow = (ng.constant(drawn(*shape, seed=k), axes) for k, (shape, axes) in enumerate([((20, 8), "D=20 K=8"), ((8,), "K=8")]))
+    w, b = (ng.cast(v, "bfloat16") for v in (wide, narrow))
+    h = ng.relu(ng.contract(ng.cast(x, "bfloat16"), w, over="D") + b)
+    h = ng.where(ng.greater(h, ng.cast(0.5, "bfloat16")), h * h, ng.broadcast(b, h.axes))
+    y = ng.cast(ng.softmax(ng.concat_along_axis([h, h], "K"), "K"), "float32")
+    given = drawn(5, 20, seed=9)
+    (found,) = session(exported({"y": y}, inputs={"x": x})).run(None, {"x": given})
+    np.testing.assert_array_equal(found, ng.function(y, x, transformer=ngt.make_transformer_factory("numpy")())(given))
