@@ -6,7 +6,6 @@ import torch
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import AxisError
 
 inf, nan = np.inf, np.nan
 functional = torch.nn.functional
