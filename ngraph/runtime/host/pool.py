@@ -6,7 +6,7 @@ or is preempted delays no other, and since no result depends on the thread of a 
 and for a moment after it, then sleep on a futex. One program at a time has the pool: another caller runs alone, on its own thread.
 
 In a process whose main library has threads of OpenMP, these spin, too, and would take the processors from workers: a long program is run
-by a team of theirs instead (`borrow`).
+by a team of theirs instead (`borrow`), and so is a short one that follows shortly after, while they still spin.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ngraph.runtime.host.locks import fork_safe_lock
 from ngraph.targets import Cpu, host, read_text
 
 MOST = 256  # threads
+AWAKE = 1_000_000  # nanoseconds for which a team's threads spin after a program, at the least: GCC's OpenMP lets them pause 300,000 times
 
 # offsets of fields, in bytes; fields that different threads write have cache lines of their own
 FIELDS: dict[str, dict[str, int]] = {
@@ -38,7 +39,7 @@ FIELDS: dict[str, dict[str, int]] = {
     | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
     | {
         name: 328 + 8 * k
-        for k, name in enumerate("spins workers syscall clock save restore signals back parallel number size lent".split())
+        for k, name in enumerate("spins workers syscall clock save restore signals back parallel number size lent used".split())
     }
     | {"slots": 512},
     "task": {"pool": 0, "frame": 8, "status": 16},
@@ -730,7 +731,11 @@ mine:
   %team = get i64 %frame.team
   %fits = icmp eq i64 %asked, %size               ; 0 where nothing is borrowed
   %large = icmp ne i64 %team, 0
-  %both = and i1 %fits, %large
+  %used = get i64 %pool.used
+  %since = sub i64 %clocked, %used
+  %awake = icmp ult i64 %since, AWAKE             ; a team's threads still spin, and would delay the pool's workers
+  %wanted = or i1 %large, %awake
+  %both = and i1 %fits, %wanted
   br i1 %both, label %lend, label %workers
 lend:
   %task = alloca [3 x i64], align 8
@@ -740,6 +745,8 @@ lend:
   put monotonic i64 1, %pool.lent
   call void %parallel(ptr @member, ptr %task, i32 %asked32, i32 0)
   %s3 = get i64 %task.status
+  %over = call i64 @clock(ptr %pool, ptr %frame)
+  put i64 %over, %pool.used
   br label %unlock
 workers:
   %active = ref %pool.active
@@ -841,7 +848,8 @@ def expanded(text: str, target: Cpu) -> str:
 
     text = re.sub(r"(%\w+) = get (monotonic )?(\w+) %(\w+)\.(\w+)", get, text)
     text = re.sub(r"put (monotonic )?(\w+) (\S+), %(\w+)\.(\w+)", put, text)
-    numbers = {word.upper(): str(n) for word, n in {**SYSTEM[machine], "pieces": bytecode.PIECES, "near": bytecode.NEAR}.items()}
+    tuned = {"pieces": bytecode.PIECES, "near": bytecode.NEAR, "awake": AWAKE}
+    numbers = {word.upper(): str(n) for word, n in {**SYSTEM[machine], **tuned}.items()}
     text = re.sub(rf"\b({'|'.join(numbers)})\b", lambda m: numbers[m[1]], text)
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
 

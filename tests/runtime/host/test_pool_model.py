@@ -104,14 +104,14 @@ def operations_of_the_text(name):
             named = {"get": "load", "put": "store", "128": "wait", "129": "wake", "%fn": "begin", "@look": "interrupt"}
             kind = next(named.get(v, v) for k, v in parts.items() if k not in ("order", "field", "at"))
             found.append((kind, parts.get("field", at.get(parts.get("at"))), parts.get("order")))
-        else:  # any other access of shared memory is plain, of what was written before there were threads
+        else:  # any other access of shared memory is plain: of what was written before there were threads, or of `used`, below the lock
             assert (
                 not re.search(r"atomic|cmpxchg|fence|@\w+\(|ret\b.*@", line.split(";")[0])
                 or "define" in line
                 or re.search(r"@(clock|copy|compute)\b", line)
             ), line
             for field in re.findall(r"(?:get|put) \w+ .*%pool\.(\w+)", line):
-                assert field in ("spins", "syscall", "save", "restore", "clock", "signals", "parallel", "number", "size"), line
+                assert field in ("spins", "syscall", "save", "restore", "clock", "signals", "parallel", "number", "size", "used"), line
     return found
 
 
