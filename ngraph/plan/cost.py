@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ngraph.op_graph.expr import Bin, Leaf
+from ngraph.op_graph.expr import Bin, Idx, Leaf, leaves
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import DOTS, PRODUCTS
@@ -37,7 +37,7 @@ from ngraph.targets.tuning import (
     SCATTERED_STORE_COST,
     SERIAL_TRAFFIC_COST,
 )
-from ngraph.tensors.graph import TensorGraph, TensorNode
+from ngraph.tensors.graph import PiecewisePart, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, affine
 
 Loops = tuple[tuple[AxisId, int], ...]
@@ -510,7 +510,10 @@ class CostTable:
             index = tuple([form(r.index[a]) for a in r.source.axes]) if r.index else ()
             still = self.facts.parameters(r)
             parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.predicate), tuple(sorted(number(r.axes))), still))
-        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, tuple([number(p.axes) for p in n.parts])]
+        computed = [_computed_axes(p) for p in n.parts]
+        places = [None if c is None else tuple(sorted(number(c))) for c in computed]
+        own_places = [tuple(sorted(number([e.of for e in p.place.values() if type(e) is Idx]))) for p in n.parts]
+        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, tuple([number(p.axes) for p in n.parts]), *places, *own_places]
         lengths = tuple([(self.facts.length[a], a in self.facts.open) for a in own])
         template = self.templates.setdefault((tuple(parts), lengths), len(self.templates))
         self.signs[n] = made = template, (*own, *[r.source for r in n.reads], n)
@@ -532,6 +535,7 @@ class _Choice:
         self.work_items = self.chunks = 1
         held = [n for n in g.nodes if n.kind == "join" and not n.inline and n not in g.results]
         joined = [n for n in held if not g.open.isdisjoint(n.axes)]  # these may be far longer than is assumed
+        self.scattered = [n for n in held if n not in joined and any(_computed_axes(p) is not None for p in n.parts)]
         self.crossing = [*[n for n in g.kept if n.kind != "join" and not n.result], *joined]
         fed: set[Any] = set()  # operands of sums
         for n in reversed(g.nodes):
@@ -543,6 +547,8 @@ class _Choice:
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
+        products = [n for n in g.nodes if n.kind == "elem" and g.facts.is_factor(n)]
+        self.last |= {s.axes[-1] for n in products for s in g.facts.users[n] if s.axes and not s.result}  # transposed later, maybe
 
     def length(self, a: AxisId) -> int:
         return self.assumed[a] if a in self.assumed else self.g.length(a)
@@ -750,6 +756,8 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
     fixed, items, local = choice.loops, choice.work_items, choice.locals()
+    if not fixed:
+        local += sum(map(choice.held, choice.scattered))
     sources: dict[object, list[tuple[TensorNode, Read]]] = {}
     for n, r in g.outer:
         sources.setdefault(r.source, []).append((n, r))
@@ -801,18 +809,32 @@ def loops_of_long_calls(g: FusionGroup, m: Cpu) -> Loops:
     return ((a, -(-places // least) * least),)
 
 
+def _computed_axes(p: PiecewisePart) -> frozenset[AxisId] | None:
+    """Returns the axes along which the computed places differ that a part of a join is written to; None where none is computed."""
+    computed = [leaf.of for e in p.place.values() for leaf in leaves(e) if type(leaf) is Load]
+    return frozenset[AxisId]().union(*[r.axes for r in computed]) if computed else None
+
+
 def _scattered(g: FusionGroup) -> int:
     """Returns the elements that are stored one by one.
 
-    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie.
+    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie. A part of
+    a join with computed places is stored so, unless they are the same along an axis of the join.
     """
+    one_by_one = 0
+    for n in g.nodes:
+        for p in n.parts:
+            computed = _computed_axes(p)
+            if computed is not None:
+                rows = [e.of for e in p.place.values() if type(e) is Idx and e.of not in computed and g.length(e.of) > 1]
+                one_by_one += 0 if rows else math.prod([g.length(a) for a in p.axes])
     spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
     for n in g.results:
         last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
         if last is not None:
             along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
-    return sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
+    return one_by_one + sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
 
 
 def _alone(work: float, size: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ngraph.frontends.positional import windows
 from ngraph.frontends.positional.indexing import scattered_elements
 from ngraph.frontends.positional.reductions import along, best, total
@@ -29,7 +31,7 @@ from ngraph.ops.reduce import count
 
 def pooled(n: TorchNode, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, up: bool) -> tuple[Tensor, Windowing]:
     """A tensor with batch and channels in front, and its windows."""
-    spatial = next(k for k in (1, 2, 3) if f"{k}d" in str(n.node.target))
+    spatial = next((k for k in (1, 2, 3) if f"{k}d" in str(n.node.target)), len(kernel))
     kernel = many(kernel, spatial)
     pads = many(padding, spatial)
     t = a if a.rank == spatial + 2 else Tensor(a.op, [None, *a.dims])
@@ -192,6 +194,37 @@ def max_pool_backward(
     n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, at: Tensor
 ) -> Tensor:
     return scattered_plane(n, dy, a, at, 2 if "2d" in str(n.node.target) else 3)
+
+
+def pooled_derivative(dy: torch.Tensor, x: torch.Tensor, *how: Any) -> torch.Tensor:
+    """The derivative of a pooling, where torch has to compute it."""
+    aten, flat = torch.ops.aten, len(how[0]) == 2
+    pool = aten.max_pool2d_with_indices if flat else aten.max_pool3d_with_indices
+    derivative = aten.max_pool2d_with_indices_backward if flat else aten.max_pool3d_with_indices_backward
+    found: torch.Tensor = derivative(dy, x, *how, pool(x, *how)[1])
+    return found
+
+
+def defined() -> Any:
+    """Defines the derivative of a pooling that takes no places, which `private.find_maxima_again` calls; returns what holds it."""
+    library = torch.library.Library("ngraph", "FRAGMENT")
+    form = "SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool ceil_mode"
+    library.define(f"max_pool_backward(Tensor dy, Tensor x, {form}) -> Tensor")
+    library.impl("max_pool_backward", pooled_derivative, "CPU")
+    torch.library.register_fake("ngraph::max_pool_backward", lambda dy, x, *how: torch.empty_like(x), lib=library)
+    return library
+
+
+LIBRARY = defined()  # the op is there as long as this is
+
+
+@translates("ngraph.max_pool_backward")
+def max_pool_again(n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
+    def forward(a: Tensor) -> Tensor:
+        t, by = pooled(n, a, kernel, stride, padding, dilation, ceil_mode)
+        return unbatched(windows.max_pool(n.g, t, windows.windows(n.g, t, by))[0], a)
+
+    return pullback(n, forward, [a], dy)[0]
 
 
 # ---- places between elements --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import logging
+import operator
 import os
 import threading
 import warnings
@@ -319,6 +320,7 @@ def partition(joint: Any, *args: Any, **named: Any) -> Any:
     """Returns the forward and the backward graph of a joint graph. See `before_writes`; of seeds, `drawn_once`."""
     before_writes(joint.graph)
     drawn_once(joint.graph)
+    find_maxima_again(joint.graph)
     known = partitioners.functionalize_rng_ops
 
     def functionalize_rng_ops(joint: Any, *graphs: Any) -> Any:
@@ -353,6 +355,24 @@ def drawn_once(graph: Any) -> None:
     """Keeps each seed of ours for the backward graph, where checkpointing asks to compute it again."""
     for node in graph.find_nodes(op="call_function", target=torch.ops.ngraph.seed.default):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def find_maxima_again(graph: Any) -> None:
+    """Makes the derivative of a pooling find the maxima of its windows again, instead of keeping their places for it."""
+    aten = torch.ops.aten
+    for pool, derivative in (
+        (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default),
+        (aten.max_pool3d_with_indices.default, aten.max_pool3d_with_indices_backward.default),
+    ):
+        for node in graph.find_nodes(op="call_function", target=derivative):
+            dy, *how, places = node.args
+            _, _, _, padding, dilation, ceil_mode = how
+            of = places.args[0] if places.target is operator.getitem and places.args[1] == 1 else None
+            if of is None or of.target is not pool or any(a != b for a, b in zip(of.args, how, strict=False)):
+                continue
+            by_default = (((), 0), (padding, 0), (dilation, 1), ((ceil_mode,), False))[max(len(of.args) - 2, 0) :]
+            if all(v == d for values, d in by_default for v in values):
+                node.target, node.args = torch.ops.ngraph.max_pool_backward.default, (dy, *how)
 
 
 def before_writes(graph: Any) -> None:
@@ -437,6 +457,7 @@ def joint(gm: Any, parameters: Mapping[int, torch.Tensor], others: Mapping[int, 
     graph: Any = made
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
         graph.graph.erase_node(node)  # Dynamo's guards say as much
+    find_maxima_again(graph.graph)
     graph.graph.eliminate_dead_code()
     inputs = graph.graph.find_nodes(op="placeholder")
     for node in inputs[len(fakes) :]:

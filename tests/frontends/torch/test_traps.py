@@ -420,6 +420,47 @@ def test_pools_of_no_windows_are_empty():
     agree(lambda x: (*F.adaptive_max_pool2d(x, (0, 2), True), F.adaptive_avg_pool2d(x, 0)), torch.ones(1, 2, 3, 3))
 
 
+POOLS = {
+    "pairs": (2, {}, (2, 3, 7, 8)),
+    "overlapping": (3, {"stride": 2, "padding": 1}, (2, 3, 7, 8)),
+    "dilated, up": ((2, 3), {"dilation": 2, "stride": (2, 1), "ceil_mode": True}, (2, 3, 7, 8)),
+    "one picture": (3, {"stride": 1}, (3, 5, 6)),
+    "volumes": (2, {"ceil_mode": True}, (1, 2, 3, 4, 5)),
+    "no picture": (2, {}, (0, 3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", POOLS)
+def test_a_pooling_finds_its_maxima_again(name, dtype):
+    """The forward graph keeps no places; of equal elements the first one has the derivative."""
+    kernel, options, shape = POOLS[name]
+    pool = torch.nn.functional.max_pool3d if len(shape) == 5 else torch.nn.functional.max_pool2d
+    x = torch.randint(-2, 3, shape).to(dtype)
+    found = []
+    for f in (lambda x: pool(x, kernel, **options), compiled(lambda x: pool(x, kernel, **options))):
+        given = x.clone().requires_grad_()
+        y = f(given)
+        kept = getattr(y.grad_fn, "saved_tensors", ())
+        y.backward(torch.arange(1, y.numel() + 1).reshape(y.shape).to(dtype))
+        found.append((y, given.grad))
+    torch.testing.assert_close(*found)
+    assert kept and all(t.is_floating_point() for t in kept)
+
+
+def test_the_places_of_a_pooling_that_a_user_gives_count():
+    def f(x, dy, places):
+        y, own = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+        return y, own, torch.ops.aten.max_pool2d_with_indices_backward(dy, x, [2, 2], [], [0, 0], [1, 1], False, places)
+
+    agree(f, torch.randn(2, 3, 4, 4), torch.randn(2, 3, 2, 2), torch.randint(16, (2, 3, 2, 2)))
+    x = torch.randn(2, 3, 4, 4, requires_grad=True)
+    y, own = compiled(lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True))(x)
+    y.sum().backward()
+    wanted = torch.zeros(2, 3, 16).scatter(2, own.flatten(2), 1.0).reshape(x.shape)
+    torch.testing.assert_close(x.grad, wanted)
+
+
 def test_pivots_out_of_bounds_are_an_error():
     packed, pivots = torch.linalg.lu_factor(torch.randn(3, 3))
     agree(lambda a, b: torch.lu_unpack(a, b)[0], packed, pivots)
