@@ -64,7 +64,7 @@ def _rows(plan: Plan, rigid: set[Buffer], guess: Callable[[AxisId], int], length
     """Aligns rows of contractions' operands and results to whole vectors, and staggers rows that would conflict in the cache."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
-            if any(product_of(kernel, stage, c, guess, machine) is not None for c in stage.combine):
+            if any(product_of(kernel, stage, c, guess, length, machine) is not None for c in stage.combine):
                 for b in (*[r.source for r in stage.reads()], *[s.target for s in stage.to]):
                     if type(b) is Buffer and b.storage in ("arena", "once") and b not in rigid and len(b.dims) > 1:
                         set_row(b, length, machine)

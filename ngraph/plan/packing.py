@@ -121,8 +121,8 @@ class Product(NamedTuple):
     reduced: tuple[AxisId, ...]
 
 
-def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Cpu) -> Product | None:
-    """Returns the product that an accumulator sums, if it sums one. `length` is a guess for axes whose length is open."""
+def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, known: Length, machine: Cpu) -> Product | None:
+    """Returns the product that an accumulator sums, if it sums one. `length` is a guess for axes whose length is open, `known` is None."""
     line = stage.before[c.line]
     fixed = tuple([a for a, b in kernel.loops if b == 1])
     inner = (*stage.free, *stage.reduced)
@@ -132,7 +132,7 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
     operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
     factors, last = [o.factor for o in operands], lasts[0] if lasts else None
-    v = vector_of(stage.free, factors, last, lambda a: length(a) or 0, machine.lanes32, dict(kernel.loops))
+    v = vector_of(stage.free, factors, last, lambda a: length(a) or 0, known, machine.lanes32, dict(kernel.loops))
     return None if v is None else Product(operands, v, space, inner, stage.reduced)
 
 
@@ -223,7 +223,7 @@ class Packer:
         """Returns the product that an accumulator of a stage sums, if it sums one."""
         key = kernel.loops, id(stage), k
         if key not in self.found:
-            self.found[key] = stage, product_of(kernel, stage, stage.combine[k], self.length, self.machine)
+            self.found[key] = stage, product_of(kernel, stage, stage.combine[k], self.length, self.known, self.machine)
         return self.found[key][1]
 
     def kernel(self, kernel: Kernel) -> list[PlanStep]:

@@ -266,6 +266,8 @@ MAX_RANGE_STEPS = 6
 """[operations] Behind a value that its range is derived from. Limit: time to plan."""
 MIN_UNPACKED_TERMS = 256
 """[terms] Of a sum, from which on an operand is read as it lies. Chosen: 2026-11-22, few rows times a matrix."""
+OPEN_VECTORS = 0.9
+"""[of all lanes] Of vectors along an axis of open length that have elements. Chosen: 2026-11-30, graphs of 20 to 1,000 nodes."""
 MIN_PARAMETER_RATIO = 8
 """[times the smaller factor] That a product reads, from which on its other factor is taken for parameters. Chosen: 2026-11-22."""
 MAX_REMADE_COST = 16

@@ -54,13 +54,15 @@ def batch_axes(program: Program) -> frozenset[AxisId]:
     """The axes of open length that stand first in an input with another one, or for each place of which very much is computed.
 
     Batches are small where other lengths vary too, and of pictures, sounds and texts; but not in training, where products are summed over
-    them.
+    them. A matrix of floats with two open lengths may be of anything.
     """
     axes, known = program.axes, dict[AxisId, int | None]()
     firsts, found = list[AxisId](), list[AxisId]()
-    for first, *others in filter(None, [v.axes for v in program.inputs]):
+    for v in filter(lambda v: v.axes, program.inputs):
+        first, *others = v.axes
         if axes[first] == Len(first) and known_length(axes, first, known) is None:
-            (found if any(axes[a] == Len(a) for a in others) else firsts).append(first)
+            varied = any(axes[a] == Len(a) for a in others) and not (v.dtype.is_float and len(others) == 1)
+            (found if varied else firsts).append(first)
     return frozenset([*found, *[a for a in dict.fromkeys(firsts) if a not in found and _few(program, a)]])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Idx
 from ngraph.program.program import AxisId
-from ngraph.targets.tuning import MIN_PARAMETER_RATIO, MIN_UNPACKED_TERMS
+from ngraph.targets.tuning import MIN_PARAMETER_RATIO, MIN_UNPACKED_TERMS, OPEN_VECTORS
 from ngraph.tensors.index import Read, affine, loop_variant_axes
 
 Length = Callable[[AxisId], int | None]
@@ -34,6 +34,7 @@ def vector_of(
     factors: Sequence[OperandAxes],
     last: AxisId | None,
     length: Callable[[AxisId], int],
+    known: Callable[[AxisId], int | None],
     lanes: int,
     blocks: Mapping[AxisId, int] = {},
 ) -> AxisId | None:
@@ -41,7 +42,8 @@ def vector_of(
 
     The result's last axis is best, and so is an axis of parameters: they can be prepacked, and values then have their features last. If
     neither operand is a parameter, because a training step changes them, the much smaller one is treated as such, unless the sum is short:
-    storing the result transposed then costs as much. `blocks`: the part of each axis that a work item has.
+    storing the result transposed then costs as much. Vectors along an axis of open length, of which `known` is None, are partly empty.
+    `blocks`: the part of each axis that a work item has.
     """
     sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
     terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
@@ -56,7 +58,7 @@ def vector_of(
         features = any(f.parameters for f in having) if still else slight
         here = min(n, blocks.get(a, n))
         good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
-        good *= (1.5 if a == last else 1) * (1.5 if features else 1)
+        good *= (1.5 if a == last else 1) * (1.5 if features else 1) * (OPEN_VECTORS if known(a) is None else 1)
         return good, -own, free.index(a)
 
     return max([a for a in free if length(a) > 1], key=score, default=None)

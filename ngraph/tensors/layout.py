@@ -87,7 +87,7 @@ def _recompute(graph: GraphEditor, machine: Cpu) -> None:
     for n in graph.nodes:
         level[n] = max([level[r.source] for r in n.reads if isinstance(r.source, Draft)], default=0)
         level[n] += n.kind != "elem" and n.size >= NEGLIGIBLE_SIZE
-        found = contraction(n, length, lambda r: False, machine)
+        found = contraction(n, graph, lambda r: False, machine)
         for r in found.reads if found is not None else ():
             kept.add(r.source)
         if found is not None:
@@ -147,7 +147,7 @@ def _transpose_results(graph: GraphEditor, machine: Cpu) -> None:
         end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < MIN_UNPACKED_TERMS else None
         if end is None or end.state or not end.axes or end.bytes < machine.usable_l1:
             continue
-        found = contraction(n, length, parameters, machine, end.axes[-1])
+        found = contraction(n, graph, parameters, machine, end.axes[-1])
         if found is None or found.vector == end.axes[-1]:
             continue
         if end is n:
@@ -193,7 +193,7 @@ def _order(graph: GraphEditor, machine: Cpu) -> None:
                 e = r.index[r.source.axes[-1]]
                 if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_PART:  # a shorter one fills too little of a vector
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
-        found = contraction(n, length.__getitem__, parameters, machine)
+        found = contraction(n, graph, parameters, machine)
         if found is not None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):
                 prefer(s, found.vector, n.size)
@@ -294,7 +294,7 @@ class Contraction(NamedTuple):
 
 
 def contraction(
-    n: Draft, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
+    n: Draft, graph: GraphEditor, fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
 ) -> Contraction | None:
     """Returns a reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: the result's last axis."""
     if n.kind != "reduce":
@@ -303,6 +303,7 @@ def contraction(
     p = arg.source if type(arg) is Read else None
     if not isinstance(p, Draft) or p.kind != "elem" or p.op not in PRODUCTS:
         return None
+    length = graph.guesses().__getitem__
     operands = [a for a in p.args if type(a) is Read]
     wide = [a for a in n.axes if length(a) >= MIN_REREADS]
     if len(operands) < 2 or all(a in o.axes for a in wide for o in operands):
@@ -314,7 +315,7 @@ def contraction(
         for o, s in zip(operands, sources, strict=True)
     ]
     last = n.axes[-1] if n.result and n.axes else last
-    vector = vector_of(n.axes, factors, last, length, machine.lanes32)
+    vector = vector_of(n.axes, factors, last, length, graph.known, machine.lanes32)
     return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)
 
 

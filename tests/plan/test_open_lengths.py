@@ -290,3 +290,17 @@ def test_threads_follow_from_the_lengths_inside_work_items():
         np.testing.assert_allclose(call(*given), expected, rtol=1e-3, atol=1e-2)
         table = next(iter(call.native.bound.values())).take().walk.table.table
         assert {int(row[FIELDS["ways"] // 8]) for row in table if row[0] == KERNEL} == {2}
+
+
+def test_a_matrix_of_two_open_lengths_is_no_batch_and_its_products_have_tall_tiles():
+    """Tokens of two open lengths are a batch; vectors lie along features, which fill them, rather than along nodes."""
+    n, k, d = (ng.make_axis(size, name=name) for name, size in (("n", None), ("k", None), ("d", 500)))
+    x, w = ng.placeholder([n, k]), ng.placeholder([k, d])
+    found = planned(ng.contract(x, w, over=[k]), x, w)
+    assert not found.few
+    shown = text(schedule_plan(found, V4), origins=False)
+    assert {m[1] for m in re.finditer(r"for (\w+) .* vector", shown)} == {"d"}
+    assert {m[1] for m in re.finditer(r"for (\w+) .* rows (?:[4-9]|\d\d)", shown)} == {"n"}
+    tokens = ng.placeholder([n, k], dtype="int32")
+    table = ng.variable([ng.make_axis(50, name="v"), d], initial_value=ng.UniformInit())
+    assert planned(ng.gather(table, tokens, axes=table.axes[:1]), tokens).few == {"n"}

@@ -394,16 +394,15 @@ class Reader:
     def _tensor(self, g: ModelTrace, p: Port, slot: int, array: Any) -> Value:
         if array.dtype.kind in "Oc":
             return StringInput(slot, array)
-        axes = []
+        axes: list[Axis] = []
         for d, n in enumerate(array.shape):
             said = p.shape[d] if p.shape is not None else None
             if isinstance(said, int):
                 axes.append(make_axis(said, name=f"{p.name}.{d}"))
                 continue
             name = said if isinstance(said, str) and g.run.lengths[said] == n else f"{p.name}.{d}"
-            if any(a.name == name for a in axes):
-                name = f"{p.name}.{d}"
-            axes.append(g.open_axis(name, slot, d))
+            same = next((a for a in axes if a.name == name), None)
+            axes.append(g.open_axis(name, slot, d) if same is None else g.fresh(same.size, f"{p.name}.{d}"))
         return g.input(slot, as_dtype(array.dtype), axes, p.name)
 
     def _compute(self, ops: Sequence[Op], holes: Sequence[Op]) -> Callable[..., Any]:

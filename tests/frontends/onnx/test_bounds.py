@@ -301,3 +301,16 @@ def test_a_written_check_of_lengths_fails_only_where_they_differ(tmp_path):
     assert session.run(None, {"x": np.arange(4, dtype=np.float32)})[0].tolist() == [2, 5]
     with pytest.raises(REFUSED):
         session.run(None, {"x": np.arange(5, dtype=np.float32)})
+
+
+def test_a_length_that_stands_twice_in_an_input_is_one_length():
+    """A matrix of nodes by nodes; where its lengths differ in a call, as a file's words allow it, the graph is read for that."""
+    file = model(
+        [N("MatMul", ["a", "x"], ["h"]), N("MatMul", ["a", "h"], ["y"])], [("a", F, ["n", "n"]), ("x", F, ["n", 3])], [("y", F, None)]
+    )
+    net, draw = ng.onnx.load(file.SerializeToString()), np.random.default_rng(0)
+    for n in (4, 1, 7, 0, 33):
+        given = {"a": draw.random((n, n), np.float32), "x": draw.random((n, 3), np.float32)}
+        np.testing.assert_allclose(net(**given), given["a"] @ (given["a"] @ given["x"]), 1e-5)
+    with pytest.raises(ng.errors.GraphError, match=r"\[3, 4\] and \[3, 3\] have no product"):
+        net(a=np.ones((3, 4), np.float32), x=np.ones((4, 3), np.float32))
