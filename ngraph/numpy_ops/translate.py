@@ -81,6 +81,8 @@ class Translator:
         """Returns an integer that a step computes."""
         if value not in self.refs and self.parent is not None:
             return self.parent.number(value)
+        if value not in self.refs:
+            raise UnsupportedError(f"{self.program.name}: a length is a number that no step computes")
         if value not in self.numbers:
             self.numbers[value] = self.emit("int", (self.refs[value].var,), Variable("count", None, ()))
         return self.numbers[value]

@@ -61,6 +61,14 @@ def test_a_wrong_list_is_told(index, said):
         ng.placeholder("H=3 W=8")["H", index]
 
 
+@pytest.mark.parametrize("transformer", TRANSFORMERS)
+def test_none_of_a_constant_up_to_a_computed_bound(transformer):
+    x, empty = ng.placeholder("T=?"), ng.zeros("K=0 D=5")
+    used = empty["K", : ng.cast(ng.sum(x, out_axes=()), "int32")]
+    f = made(transformer, ng.flatten(used, "D K"), x)  # its length, 0, is known, and the number in the index is not
+    assert [f(np.ones(n, np.float32)).shape for n in (2, 0)] == [(0,), (0,)]
+
+
 def test_a_mask_that_is_computed_and_an_index_of_floats_are_told():
     x = ng.placeholder("H=3 W=8")
     with pytest.raises(AxisError, match="an array of flags"):
