@@ -174,7 +174,7 @@ class Axis:
 
     def resized(self, length: ExprLike) -> Axis:
         """Returns an axis of the same name and flags with another length (slice, pad, concat, convolution, pooling)."""
-        f = self.family
+        f, length = self.family, expr.settled(length)
         if length == self.size:
             return self
         return Axis(Family(f.name, length, f.flags, f.roles, f.doc), self.dual)

@@ -356,12 +356,18 @@ def _shifted(e: ExprLike) -> tuple[ExprLike, int]:
 
 
 def settled(e: ExprLike) -> ExprLike:
-    """Returns the number, or the one length, that an expression is in every call; otherwise the expression itself."""
+    """Returns the number, or the shorter sum of lengths, that an expression is in every call; otherwise the expression itself."""
+    if not isinstance(e, Bin):
+        return e
     constant, terms = normal(e)
-    (term, n), *others = terms or ((None, 0),)
-    if not terms:
-        return constant
-    return term if isinstance(term, Leaf) and not others and (constant, n) == (0, 1) else e
+    if not all(isinstance(term, Leaf) for term, _ in terms):
+        return e
+    factors = dict(terms)
+    total: ExprLike = 0
+    for leaf in dict.fromkeys(leaves(e)):
+        total = combine("+", total, combine("*", leaf, factors.get(leaf, 0)))
+    total = combine("+", total, constant)
+    return total if getattr(total, "size", 0) < e.size else e
 
 
 def _added(a: Sum, b: Sum, factor: int) -> Sum:

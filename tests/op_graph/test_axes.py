@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axes, Axis, Clash, make_axes, make_axis, merge
 from ngraph.op_graph.expr import Len
@@ -221,3 +222,10 @@ def test_finding_by_name():
 def test_axes_are_hashable_values():
     assert hash(Axes(POOL[:2])) == hash(Axes(POOL[:2])) and len({Axes(POOL[:2]), Axes(POOL[:2]), Axes(POOL[1::-1])}) == 2
     assert repr(Axes(POOL[:2])) == "Axes(A=2, B=3)" and type(Axes(POOL)[0]) is Axis
+
+
+def test_halves_that_are_joined_again_and_again_stay_short():
+    x = y = ng.placeholder("T=? D=2")
+    for _ in range(20):
+        y = ng.concat_along_axis([y["T", 1::2], ng.pad(y["T", ::2], {"T": (0, 1)})], "T")
+    assert y.axes.find_axis("T").size == x.axes.find_axis("T").size + 20

@@ -103,6 +103,15 @@ def test_quotients_by_a_length_are_terms_of_sums():
     assert normal((n // m + 1) // 2) != normal(n // (m * 2)) != normal(n // m // 2)
 
 
+def test_the_lengths_of_all_parts_make_the_whole_again():
+    n, length = Len("N"), Len("N")
+    for _ in range(20):  # halves, joined with two more elements
+        length = settled(length // 2 + ((length + 1) // 2 + 2))
+    assert length == n + 40
+    assert settled(n // 3 + (n + 1) // 3 + (n + 2) // 3 - Len("M") * 2 + 1) == n + Len("M") * -2 + 1
+    assert settled(n - Len("M")) == n - Len("M") and settled(n // 2 + n // 2) == n // 2 * 2
+
+
 def test_divisors_are_seen_through_the_ends_of_blocks():
     n = Len("N")
     assert divisor(minimum(480 - n * 64, 64)) == 32
