@@ -117,7 +117,7 @@ def eye_like(n: Any, x: Value) -> Tensor:
 
 @translates("Trilu")
 def trilu(n: Any, x: Value, k: Value = None) -> Tensor:
-    return shapes.triangle(n.g, x, 0 if k is None else n.g.ints(k)[0], bool(n.attr("upper", 1)))
+    return shapes.triangle(n.g, x, 0 if k is None else n.g.sizes(k)[0], bool(n.attr("upper", 1)))
 
 
 @translates("OneHot")
@@ -140,7 +140,7 @@ def slice_(n: Any, x: Value, starts: Value = None, ends: Value = None, axes: Val
         firsts, lasts, dims = n.attr("starts"), n.attr("ends"), n.attr("axes")
     else:
         firsts, lasts, dims = g.sizes(starts), g.sizes(ends), None if axes is None else g.ints(axes)
-    by = [1] * len(firsts) if steps is None else g.ints(steps)
+    by = [1] * len(firsts) if steps is None else g.sizes(steps)
     return shapes.slices(g, t, firsts, lasts, list(range(len(firsts))) if dims is None else dims, by, 0)
 
 

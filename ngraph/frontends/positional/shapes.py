@@ -177,11 +177,15 @@ def ranged(g: Any, start: Value, limit: Value, delta: Value) -> Value:
     values = start, limit, delta
     if all(isinstance(v, (ConstantArray, Sizes)) for v in values) and any(isinstance(v, Sizes) for v in values):
         first, last = (g.sizes(v)[0] for v in (start, limit))
-        step = g.number(g.sizes(delta)[0])
-        span = last - first if step > 0 else first - last
-        count = (span + (abs(step) - 1)) // abs(step)
+        (step,) = g.sizes(delta)
+        if g.same(step, 0):
+            raise GraphError("the step of a range is 0")
+        span, apart = (last - first, step) if g.truth("lt", 0, step) else (first - last, -step)
+        count = (span + (apart - 1)) // apart
         axis = g.fresh(count if expr.not_negative(count) else expr.maximum(count, 0))
-        made = iota(axis, as_dtype(start.np)) * step if step != 1 else iota(axis, as_dtype(start.np))
+        made = iota(axis, as_dtype(start.np))
+        if step != 1:
+            made = made * (step if isinstance(step, int) else size_op(step, as_dtype(start.np)))
         return Tensor(made if isinstance(first, int) and first == 0 else made + size_op(first, as_dtype(start.np)), [axis])
     first, last, step = (g.known(v).ravel()[0] for v in values)
     if not step:
@@ -204,11 +208,12 @@ def eye(g: Any, shape: Sequence[ExprLike], offset: int, dtype: Any) -> Tensor:
     return g.made(e.cast(e.equal(iota(i) + offset, iota(j)), dtype), [i, j])
 
 
-def triangle(g: Any, x: Value, offset: int, upper: bool) -> Tensor:
+def triangle(g: Any, x: Value, offset: ExprLike, upper: bool) -> Tensor:
     """Matrices with zeros below a diagonal, or above it."""
     t = g.full(g.tensor(x), (x.rank - 2, x.rank - 1))
     i, j = t.dims[-2:]
-    inside = e.less_equal(iota(i) + offset, iota(j)) if upper else e.less_equal(iota(j), iota(i) + offset)
+    diagonal = iota(i) + (offset if isinstance(offset, int) else size_op(offset, dtypes.int32))
+    inside = e.less_equal(diagonal, iota(j)) if upper else e.less_equal(iota(j), diagonal)
     return g.made(e.where(inside, t.op, e.filled(0, (), t.op.dtype)), t.dims)
 
 
@@ -274,7 +279,7 @@ def _cut_by_size(size: ExprLike, first: ExprLike, last: ExprLike, step: int) -> 
     return slice(end(first, (first > 0) == (step < 0)), end(last, (last > 0) == (step > 0)), step)
 
 
-def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLike) -> Tensor:
+def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: ExprLike, count: ExprLike) -> Tensor:
     """Every `step`-th element from `first` on along dim k."""
     d = t.dims[k]
     if d is None:
@@ -311,22 +316,23 @@ def broadcast_shape(g: Any, x: Sequence[ExprLike], y: Sequence[ExprLike]) -> lis
 
 
 def slices(
-    g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[int], lowest: int = -1
+    g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[ExprLike], lowest: int = -1
 ) -> Tensor:
     """Along each of these dims what Python's slice(first, last, step) takes.
 
     lowest: where a start below the first element lies in steps backwards: -1, so that nothing is taken, or 0, as ONNX has it.
     """
     for first, last, k, step in zip(firsts, lasts, dims, by, strict=True):
-        if not -t.rank <= k < t.rank or step == 0:
+        if not -t.rank <= k < t.rank or g.same(step, 0):
             raise GraphError(f"there is no slice along dim {k} by {step} of {g.show(t)}")
         k %= t.rank
         size = t.shape[k]
-        whole = _cut_by_size(size, first, last, step) if g.unseen is not None else None
+        forward = g.truth("lt", 0, step)
+        whole = _cut_by_size(size, first, last, step) if g.unseen is not None and isinstance(step, int) else None
         if whole is not None:  # one graph is wanted for all sizes
             a, _, count = slice_range(size, whole, AxisError, lowest)
         else:
-            if step > 0:
+            if forward:
                 a, b = bound(g, first, size, 0, size), bound(g, last, size, 0, size)
                 span = b - a
             else:
@@ -334,7 +340,8 @@ def slices(
                 if isinstance(a, int) and a == lowest == 0 and g.truth("le", size, 0):
                     a = -1
                 span = a - b
-            count = (span + (abs(step) - 1)) // abs(step)
+            apart = step if forward else -step
+            count = (span + (apart - 1)) // apart
             if not (isinstance(a, int) and a == 0 and step == 1):
                 count = 0 if g.truth("le", count, 0) else count
         t = sliced(g, t, k, a, step, count)

@@ -25,7 +25,7 @@ def model(nodes, inputs, outputs, initializers=(), opset=18, **more):
     return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], **more)
 
 
-F = onnx.TensorProto.FLOAT
+F, INT = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
 def flattening():
@@ -48,6 +48,32 @@ def test_lengths_stay_open_and_one_reading_serves_them_all():
     for n, w in ((2, 5), (3, 7), (4, 1), (1, 2)):
         x, y = np.random.rand(n, 3, w).astype("f4"), np.arange(w, dtype="f4")
         assert np.array_equal(m(x, y), (x + y).reshape(n, -1))
+    assert m.readings == 1
+
+
+def test_steps_and_diagonals_that_are_lengths_stay_open():
+    nodes = [
+        h.make_node("Shape", ["x"], ["t"], start=1),
+        h.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        h.make_node("Add", ["t", "one"], ["next"]),
+        h.make_node("Neg", ["t"], ["back"]),
+        h.make_node("Sub", ["t", "n"], ["right"]),
+        h.make_node("Reshape", ["x", "all"], ["flat"]),
+        h.make_node("Slice", ["flat", "zero", "far", "zero", "next"], ["diagonal"]),
+        h.make_node("Slice", ["flat", "last", "least", "zero", "back"], ["column"]),
+        h.make_node("Trilu", ["x", "right"], ["above"], upper=1),
+        *[h.make_node("Squeeze", [v], [f"{v}_"]) for v in ("n", "t", "back")],
+        h.make_node("Range", ["first", "n_", "t_"], ["places"]),
+        h.make_node("Range", ["n_", "first", "back_"], ["backwards"]),
+    ]
+    held = {"one": [1], "zero": [0], "all": [-1], "far": [2**62], "last": [-1], "least": [-(2**62)], "first": np.int64(0)}
+    results = ["diagonal", "column", "above", "places", "backwards"]
+    m = ng.onnx.load(model(nodes, [("x", F, ["N", "T"])], [(r, F if k < 3 else INT, None) for k, r in enumerate(results)], held))
+    for n, t in ((2, 5), (3, 7), (17, 3), (5, 5)):
+        x = np.random.rand(n, t).astype("f4")
+        wanted = x.ravel()[:: t + 1], x.ravel()[::-t], np.triu(x, t - n), np.arange(0, n, t), np.arange(n, 0, -t)
+        for got, want in zip(m(x), wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
     assert m.readings == 1
 
 
