@@ -71,7 +71,9 @@ MISTAKES: dict[str, Callable[[], None]] = {
         "ngraph.ops.convolution:_gradient", "(i, o, r, d, s, k, p)", "(i, o, r, s, d, k, p)"
     ),
     "softmax' lacks its sum": gradient("softmax", lambda op, dy, x: op * dy),
-    "a running sum does not turn back": edited("ngraph.ops.sorting:_cumulate_grad", "reverse=not reverse", "reverse=reverse"),
+    "a running sum does not turn back": edited(
+        "ngraph.ops.sorting:_cumulate_grad", "exclusive=exclusive, reverse=not reverse)", "exclusive=exclusive, reverse=reverse)"
+    ),
     "what is sorted goes back unsorted": edited("ngraph.ops.sorting:_sort_grad", "gather(dy, went_to", "gather(dy, came_from"),
     "the error of a sequential goes to its first step": gradient("sequential", lambda op, dy, *inputs: (dy, *(None for _ in inputs[1:]))),
     "what a variable's value is read for has no derivative": gradient("value_of", lambda op, dy, x: None),

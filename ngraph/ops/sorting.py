@@ -20,10 +20,10 @@ from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes
 from ngraph.ops.aligned import align, axes_like, wide
-from ngraph.ops.control import effect
-from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, logical_or, maximum, not_equal, where
-from ngraph.ops.rearrange import broadcast, iota, product, rename_record
-from ngraph.ops.reduce import KINDS, in_order, listed, reduce, reduced_axes
+from ngraph.ops.control import effect, scan
+from ngraph.ops.elementwise import ALL, as_op, cast, equal, filled, less, logical_and, logical_not, logical_or, maximum, not_equal, where
+from ngraph.ops.rearrange import broadcast, iota, product
+from ngraph.ops.reduce import KINDS, in_order, listed, reduced_axes
 from ngraph.ops.state import parts, sequential_record
 
 
@@ -160,29 +160,46 @@ def _cumulate(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
-    """Returns the gradient: sums accumulate in reverse; other kinds compare every element with every result (along `later`)."""
+    """Returns the gradient, by one walk back along the axis: sums accumulate, products and extrema are loops."""
     kind, axis, exclusive, reverse = (op.attrs[k] for k in ("kind", "axis", "exclusive", "reverse"))
     if kind == "add":
         return cumulate.build(dy, kind="add", axis=axis, exclusive=exclusive, reverse=not reverse)
-    later = make_axis(name=f"{axis.name}_later").resized(axis.size)
+    dtype = dtypes.float32 if x.dtype.bits == 16 else x.dtype
+    dy, x = cast(dy, dtype), cast(x, dtype)
 
-    def at_later(t: Op) -> Op:
-        return rename_record.build(t, to=((axis, later),))
+    def running(of: Op, kind: str, exclusive: bool) -> Op:
+        return cumulate.build(of, kind=kind, axis=axis, exclusive=exclusive, reverse=reverse)
 
-    i, j = iota(axis), iota(later)
-    if reverse:
-        i, j = j, i
-    reached = less(i, j) if exclusive else less_equal(i, j)
-    if kind == "multiply":  # each result without the factor x[i]: the cumulative product in which that factor is 1
-        others = where(equal(iota(axis), iota(later)), 1.0, at_later(x))
-        runs = cumulate.build(others, kind=kind, axis=later, exclusive=exclusive, reverse=reverse)
-        share = where(reached, runs, 0.0)
-    else:  # elements equal to the result share its gradient equally; NaN counts as equal to NaN, which it makes of the result
-        result = at_later(op)
-        alike = logical_or(equal(x, result), logical_and(not_equal(x, x), not_equal(result, result)))
-        best = cast(logical_and(alike, reached), x.dtype)
-        share = best / maximum(reduce.build(best, kind="add", axes=(axis,)), 1.0)
-    return reduce.build(at_later(dy) * share, kind="add", axes=(later,))
+    before = running(x, kind, True)
+    none = filled(0, [a for a in x.axes if a != axis], dtype)
+    if kind == "multiply":  # each result is the one before it times x
+
+        def factor(later: Op, now: tuple[Op, ...]) -> tuple[Op, Op]:
+            dy, x, before = now
+            total = later if exclusive else later + dy
+            return total * x + dy if exclusive else total * x, total * before
+
+        _, dx = scan(factor, none, (dy, x, before), axis, reverse=not reverse)
+        return cast(broadcast(dx, x.axes), op.inputs[0].dtype)
+
+    # elements that equal the result share its gradient equally; NaN counts as equal to NaN, which it makes of the result
+    result = running(x, kind, False)
+    best, first = _alike(x, result), logical_not(_alike(result, before))  # first: of the results that are equal
+    found = running(cast(best, dtypes.int32), "add", False)
+    earlier = running(where(first, found - cast(best, dtypes.int32), 0), "max", False)  # that were found when these results began
+    count = cast(maximum(found - earlier, 1), dtype)
+
+    def share(later: tuple[Op, Op], now: tuple[Op, ...]) -> tuple[tuple[Op, Op], Op]:
+        (total, after), (dy, count, best, first) = later, now
+        total = total + (after if exclusive else dy) / count
+        return (where(first, 0.0, total), dy), where(best, total, 0.0)
+
+    _, dx = scan(share, (none, none), (dy, count, best, first), axis, reverse=not reverse)
+    return cast(broadcast(dx, x.axes), op.inputs[0].dtype)
+
+
+def _alike(x: Op, y: Op) -> Op:
+    return logical_or(equal(x, y), logical_and(not_equal(x, x), not_equal(y, y)))
 
 
 def _cumulate_samples(s: Any) -> list[Op]:

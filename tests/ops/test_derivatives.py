@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.errors import StateError
 from ngraph.testing import ExecutorFactory
 from ngraph.util.utils import executor
@@ -279,3 +280,26 @@ def test_a_computation_outlives_the_block_that_made_it(x, factory):
     made.close()
     with pytest.raises(StateError, match="closed"):
         run(AT)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_products_and_extrema_are_one_walk_back(reverse):
+    """Zeros among the factors; the memory that the call takes grows with the length, not with its square."""
+    x = ng.placeholder("T=? B=2", dtype="float64")
+    runs = [ng.cumprod(x, "T", reverse=reverse), ng.cummax(x, "T", reverse=reverse), ng.cummin(x, "T", reverse=reverse)]
+    f = ngt.make_transformer_factory("cpu")().computation([ng.deriv(ng.sum(y * y, out_axes=()), x) for y in runs], x)
+    for n in (5000, 1, 0, 2, 37):
+        given = np.random.default_rng(n).uniform(-1.1, 1.1, (n, 2))
+        given[n // 2 :: 50] = 0
+        t = torch.tensor(given, requires_grad=True)
+        along = t.flip(0) if reverse else t
+        wanted = (along.cumprod(0), *((along.cummax(0).values, along.cummin(0).values) if n else (along, along)))
+        for got, y in zip(f(given), wanted, strict=True):
+            np.testing.assert_allclose(got, torch.autograd.grad((y * y).sum(), t, retain_graph=True)[0].numpy(), rtol=1e-9, atol=1e-12)
+    assert f.memory["arena"] < 4e6  # bytes
+
+
+def test_equal_elements_share_the_derivative_of_a_running_maximum():
+    x, dy = (ng.placeholder("T=6", dtype="float64") for _ in range(2))
+    f = ng.function(ng.deriv(ng.cummax(x, "T"), x, dy), x, dy)
+    np.testing.assert_allclose(f([2, 1, 2, 5, 4, 5], [1, 2, 4, 8, 16, 32]), [1 + 2 + 4 / 2, 0, 4 / 2, 8 + 16 + 32 / 2, 0, 32 / 2])
