@@ -702,8 +702,9 @@ class GraphWriter:
             ):  # nodes are called after the first result; some steps have none of their own
                 self.shared.taken.add(wanted)
                 swapped[name] = wanted
-        if name in mine[1:] and mine[0] not in swapped and name.startswith(mine[0]):
-            swapped.update({name: mine[0], mine[0]: name})
+        first_made = wanted if wanted in mine else mine[0] if mine else ""  # nodes about lengths may stand before
+        if name in mine and name != first_made and first_made not in swapped and name.startswith(first_made):
+            swapped.update({name: first_made, first_made: name})
 
     def changed(self, ref: TensorRef) -> TensorRef:
         """Returns a tensor whose node was changed, so that it has the value of this step, and the name of the earlier one no longer."""
