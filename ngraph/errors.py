@@ -85,9 +85,9 @@ class NgraphError(Exception):
         self.at(line if line is not None else user_line())
 
     def at(self, line: Line | None) -> Self:
-        """Returns the error itself, with this line as its place."""
+        """Returns the error itself, with this line as its place; its text begins with it, unless there is none."""
         self.line = line
-        lines = [f"{show_line(line)}: {self.message}", *("    " + d for d in self.details)]
+        lines = [f"{show_line(line)}: {self.message}" if line is not None else self.message, *("    " + d for d in self.details)]
         self.args = ("\n".join([*lines, *([f"  fix: {self.fix}"] if self.fix else [])]),)
         return self
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ngraph import __version__
-from ngraph.errors import ENDS, NgraphError, show_line
+from ngraph.errors import ENDS, NgraphError
 from ngraph.op_graph.files import told
 from ngraph.verbs import REGISTRY, Answer, UsageError
 
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 def complain(kind: str, error: BaseException, given: Any) -> None:
     """Prints the error in one paragraph, with its traceback where -v is given, and as data on stdout where --json is."""
-    message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is not a line of a program
+    message = str(error)
     if isinstance(error, OSError) and not isinstance(error, NgraphError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     if kind == UNEXPECTED:

@@ -128,14 +128,14 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Map
             found, read = model.reader.graph_and_dims(tried)
             break
         except UnsupportedError as error:
-            why = str(error).split("\n")[0].split(": ", 1)[-1]
+            why = error.message
             raise UnsupportedError(f"{model.name} cannot be exported: {why}", fix="export a part of it that does not") from None
         except Exception as error:  # these lengths do not fit the model; others may
             last = error
     else:
         assert last is not None
         raise UnsupportedError(
-            f"{model.name} cannot be read with open lengths: {last}",
+            f"{model.name} cannot be read with open lengths: {str(last).splitlines()[0]}",
             fix="give the lengths: shapes={'x': (1, 3, 224, 224)}, None for those that stay open",
         ) from last
     strange = {o for o in ordered(found.outputs.values()) if o.is_placeholder} - set(found.inputs.values())
