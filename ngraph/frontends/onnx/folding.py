@@ -33,6 +33,8 @@ def result_size(n: Any, arrays: Sequence[Any]) -> float:
         return float(np.prod(arrays[0].astype(float)))
     if n.op == "Tile" and arrays[1].dtype != object:
         return arrays[0].size * float(np.prod(arrays[1].astype(float)))
+    if n.op == "OneHot" and arrays[1].dtype != object:
+        return arrays[0].size * float(arrays[1].ravel()[0])
     if n.op not in BROADCAST:
         return 0
     shapes = [a.shape for a in arrays if a is not None]
@@ -86,6 +88,15 @@ def _where(n: Any, c: Any, a: Any, b: Any) -> Any:
     return NotImplemented if c.dtype == object else np.where(c, a, b)
 
 
+def _one_hot(n: Any, indices: Any, depth: Any, values: Any) -> Any:
+    if indices.dtype.kind not in "iu" or depth.dtype.kind not in "iu":
+        return NotImplemented
+    (count,) = depth.ravel()
+    places = np.where(indices < 0, indices + count, indices)  # negative ones count from the end
+    hot = np.moveaxis(places[..., None] == np.arange(count), -1, n.attr("axis", -1))
+    return np.where(hot, values[1:], values[:1])
+
+
 def _reduced(function: Any) -> Callable[..., Any]:
     def run(n: Any, a: Any, axes: Any = None) -> Any:
         axes = _axes(n, axes)
@@ -132,6 +143,7 @@ FOLD: dict[str, Callable[..., Any]] = {
     "ConstantOfShape": lambda n, shape: NotImplemented if shape.dtype == object else _filled(n, shape),
     "Expand": _expand,
     "Where": _where,
+    "OneHot": _one_hot,
     "Split": _split,
     "ReduceProd": _reduced(np.prod),
     "ReduceSum": _reduced(np.sum),

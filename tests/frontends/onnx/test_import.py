@@ -77,6 +77,24 @@ def test_steps_and_diagonals_that_are_lengths_stay_open():
     assert m.readings == 1
 
 
+def test_repeats_are_made_of_lengths_by_onehot():
+    """As PyTorch writes x.repeat_interleave(n, 0) for an open n."""
+    nodes = [
+        h.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        h.make_node("Concat", ["one", "n"], ["pair"], axis=0),
+        h.make_node("OneHot", ["one", "three", "pair"], ["rows"]),
+        h.make_node("Reshape", ["rows", "all"], ["times"]),
+        h.make_node("Unsqueeze", ["x", "one"], ["apart"]),
+        h.make_node("Tile", ["apart", "times"], ["tiled"]),
+        h.make_node("Reshape", ["tiled", "flat"], ["y"]),
+    ]
+    m = ng.onnx.load(model(nodes, [("x", F, ["N", 2])], [("y", F, None)], {"one": [1], "three": [3], "all": [-1], "flat": [-1, 2]}))
+    for n in (3, 5, 17):
+        x = np.random.rand(n, 2).astype("f4")
+        np.testing.assert_array_equal(m(x), x.repeat(n, 0))
+    assert m.readings == 1
+
+
 def test_inputs_and_outputs_have_names():
     m = ng.onnx.load(flattening())
     assert [str(p) for p in m.inputs] == ["x: tensor(float)[N, 3, W]", "y: tensor(float)[W]"]
