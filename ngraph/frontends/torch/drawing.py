@@ -19,6 +19,7 @@ from ngraph.frontends.torch.graph import TorchNode
 from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.ops import elementwise as e
+from ngraph.ops import random as ops
 from ngraph.ops.random import normal_record, uniform_record
 from ngraph.ops.rearrange import broadcast
 
@@ -51,13 +52,17 @@ def defined() -> Any:
 
 
 LIBRARY = defined()  # the ops are there as long as this is
+SEED = "ngraph.seed.default"
 
 
 @translates("ngraph.draw")
-def draw(n: TorchNode, seed: Tensor, size: Any, kind: str) -> Tensor:
+def draw(n: TorchNode, seed: Tensor | None, size: Any, kind: str) -> Tensor:
+    """Numbers of a seed; None, as in exported programs, draws with the state of the transformer."""
     g = n.g
-    state = e.cast(g.full(seed).op, dtypes.uint64)
     dims = [g.fresh(s) for s in n.shape]
+    if seed is None:
+        return g.made((ops.uniform if kind == "uniform" else ops.normal)(dims), dims)
+    state = e.cast(g.full(seed).op, dtypes.uint64)
     if kind == "uniform":
         made = uniform_record.build(state, axes=tuple(dims), dtype=dtypes.float32, stream=0, low=0.0, high=1.0)
     else:

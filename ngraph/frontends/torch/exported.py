@@ -24,15 +24,16 @@ from torch.fx import GraphModule, Node
 from ngraph.errors import FileError, ParseError, UnsupportedError, nearest
 from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
+from ngraph.frontends.torch import drawing, encoders, indexing, losses, private, quantised, recurrent, resizing, table
 from ngraph.frontends.torch import dtype as kinds
-from ngraph.frontends.torch import encoders, indexing, losses, private, quantised, resizing, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import fetch, line_of, name_of, skipped, unfit
 
 MAX_TEXT = 1 << 28  # bytes of the JSON of one program: a graph of a million nodes is smaller
 ARITHMETIC = frozenset(
     """Symbol Integer Rational Float Add Mul Pow Max Min FloorDiv CeilDiv CleanDiv IntTrueDiv Mod PythonMod Eq Ne Lt Le Gt Ge
-    ToFloat TruncToInt FloorToInt CeilToInt""".split()
+    ToFloat TruncToInt FloorToInt CeilToInt TruncToFloat RoundToInt FloatTrueDiv FloatPow PowByNatural
+    Equality Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan And Or Not""".split()
 )
 PLAIN = (ast.Expression, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 PARAMETERS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -75,7 +76,8 @@ class ExportedFile:
     def __init__(self, program: ExportedProgram, name: str):
         try:
             with private.quiet():
-                rules = {**quantised.decompositions(), **encoders.rules(), **losses.rules(), **indexing.bags(), **resizing.rules()}
+                rooms = (encoders, losses, indexing, recurrent, drawing, resizing)
+                rules = {**quantised.decompositions(), **{op: rule for room in rooms for op, rule in room.rules().items()}}
                 private.keep_symbols(program)
                 program = program.run_decompositions(rules)
         except Exception as error:  # PyTorch raises what it likes here, for programs that it cannot take apart
@@ -172,6 +174,8 @@ class ExportedFile:
             if node.op in ("placeholder", "output") or skipped(node):
                 continue
             name, reason = name_of(node), unfit(node.meta.get("val"))
+            if name == drawing.SEED:
+                continue
             if node.op == "get_attr":
                 body = fetch(node.graph.owning_module, str(node.target))
                 todo += reversed(body.graph.nodes) if isinstance(body, GraphModule) else []

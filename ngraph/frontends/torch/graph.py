@@ -111,6 +111,16 @@ def behind_checks(g: SymbolicTrace, results: Sequence[Value], nodes: Iterable[No
     return found
 
 
+def told(node: Node) -> list[tuple[str, int | None]]:
+    """Returns the lengths that a node's value tells by itself: symbols, and the dim of a tensor that has each; None for a SymInt."""
+    val = node.meta.get("val")
+    if isinstance(val, torch.SymInt):
+        return [(str(val.node.expr), None)] if val.node.expr.is_Symbol else []
+    if not isinstance(val, torch.Tensor):
+        return []
+    return [(str(n.node.expr), k) for k, n in enumerate(val.shape) if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol]
+
+
 def is_item(node: Node) -> bool:
     """Whether a node takes the number out of a tensor, as `item()` does."""
     return name_of(node) == "aten._local_scalar_dense.default"

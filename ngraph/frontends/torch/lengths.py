@@ -5,7 +5,7 @@ Dynamo guards what the ShapeEnv is asked, so that a call with another answer com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
 from functools import reduce
 from hashlib import sha256
@@ -91,7 +91,7 @@ class SymbolicTrace(ModelTrace):
 class ExportTrace(SymbolicTrace):
     """One reading of an exported program. symbols: the lengths of its inputs' dims, by the symbol."""
 
-    symbols: Mapping[str, ExprLike] = {}
+    symbols: dict[str, ExprLike] = {}
 
     def symbol(self, e: Any, symint: Any) -> ExprLike:
         """See `SymbolicTrace.symbol`."""

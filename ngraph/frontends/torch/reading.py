@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch.fx import Node
 
 from ngraph.errors import ArgumentError, UnsupportedError
 from ngraph.frontends.positional.ports import About
 from ngraph.frontends.positional.reader import Reader, parameter, trainable
 from ngraph.frontends.positional.stages import StageRun
 from ngraph.frontends.positional.trace import ModelTrace
-from ngraph.frontends.positional.values import Value, settled
+from ngraph.frontends.positional.values import Tensor, Value, settled
+from ngraph.frontends.torch.drawing import SEED
 from ngraph.frontends.torch.exported import ExportedFile
-from ngraph.frontends.torch.graph import NodeReading, behind_checks, skipped
+from ngraph.frontends.torch.graph import NodeReading, behind_checks, is_item, name_of, skipped, told
 from ngraph.frontends.torch.lengths import ExportTrace
 
 
@@ -49,7 +51,7 @@ class ExportedReader(Reader):
                 bounds += f", in steps of {given.factor}" if given.factor != 1 else ""
                 raise ArgumentError(
                     f"{self.file.name}: dim {given.dim} of {given.name} has length {n}, and the program was exported for {bounds}",
-                    fix=f"give it a length that fits, or export it with Dim({symbol!r}, min=…, max=…) that allows {n}",
+                    fix=f"give it a length that fits, or export it with a Dim(…, min=…, max=…) that allows {n}",
                 )
 
     def fitting(self, label: str, length: int) -> int:
@@ -63,6 +65,17 @@ class ExportedReader(Reader):
                     n = first + (n - first) % (most - first + 1)
                 return int(n * given.factor + given.offset)
         return length
+
+    def _decided(self, g: ExportTrace, node: Node, reading: NodeReading) -> None:
+        """Takes the lengths that a node's values decide: those before it are computed, and then it is known for the rest."""
+        new = [(symbol, dim) for symbol, dim in told(node) if symbol not in g.symbols]
+        if new and is_item(node):
+            (number,) = g.ints(reading.of(node.args[0]))
+            g.symbols.update({symbol: number for symbol, _ in new})
+        elif new and isinstance(reading.values.get(node), Tensor):
+            if any(map(g.unknown, reading.values[node].dims)):
+                g.cut([reading.values[node]])
+            g.symbols.update({symbol: reading.values[node].shape[dim] for symbol, dim in new})
 
     def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
         """See `Reader.values`."""
@@ -80,9 +93,13 @@ class ExportedReader(Reader):
                     reading.values[node] = g.tensor(g.parameter(name, file.arrays[name]))
                 else:
                     reading.values[node] = given.get(node.name)  # None for a token, which keeps checks in order
-            elif node.op == "call_function" and not skipped(node):
+            elif node.op == "call_function":
                 g.count()
-                reading.read(node)
+                if name_of(node) == SEED:
+                    reading.values[node] = None  # the state of the transformer takes its place
+                elif not skipped(node):
+                    reading.read(node)
+                self._decided(g, node, reading)
         by_name = {n.name: n for n in file.nodes}
         for name, written in file.writes.items():
             g.assign(name, reading.values[by_name[written]])

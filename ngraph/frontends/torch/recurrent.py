@@ -212,6 +212,11 @@ def rnn_relu(*args: Any) -> Any:
 LAYERS: dict[str, Any] = {f.__name__: f for f in (lstm, gru, rnn_tanh, rnn_relu)}
 
 
+def rules() -> dict[Any, Any]:
+    """Returns how recurrent layers of an exported program are taken apart, by overload: PyTorch's rules unroll their steps."""
+    return {getattr(torch.ops.aten, kind).input: layers for kind, layers in LAYERS.items()}
+
+
 # ---- their translators --------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.torch import control, private
+from ngraph.frontends.torch.drawing import SEED
 from ngraph.frontends.torch.graph import (
     SYMBOLIC,
     Reading,
@@ -27,6 +28,7 @@ from ngraph.frontends.torch.graph import (
     memory_order,
     name_of,
     tensors_in,
+    told,
     unfit,
 )
 from ngraph.frontends.torch.steps import CompiledGraph, Length, LengthStep, OurStep, Result, TensorSlot, TorchStep, slots_in
@@ -40,7 +42,6 @@ VIEWS = frozenset(
     " as_strided unfold split split_with_sizes unbind".split()
 )
 DECIDE = frozenset({"aten.nonzero"})  # ops whose result's length depends on values
-SEED = "ngraph.seed.default"
 
 
 class Left(NamedTuple):
@@ -502,16 +503,6 @@ class Segments:
             last.pop(slot, None)
         for k, step in enumerate(steps):
             step.free = tuple([slot for slot, n in last.items() if n == k])
-
-
-def told(node: Node) -> list[tuple[str, int | None]]:
-    """Returns the lengths that a node's value tells by itself: symbols, and the dim of a tensor that has each; None for a SymInt."""
-    val = node.meta.get("val")
-    if isinstance(val, torch.SymInt):
-        return [(str(val.node.expr), None)] if val.node.expr.is_Symbol else []
-    if not isinstance(val, torch.Tensor):
-        return []
-    return [(str(n.node.expr), k) for k, n in enumerate(val.shape) if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol]
 
 
 def symbols_in(node: Node) -> set[str]:

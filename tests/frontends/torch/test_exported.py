@@ -19,6 +19,7 @@ from torch.export import Dim, export
 import ngraph as ng
 from ngraph.errors import ArgumentError, BoundsError, FileError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.torch.exported import is_arithmetic
+from ngraph.op_graph.op import ordered
 
 
 def tokens(n, t):
@@ -439,3 +440,75 @@ def test_what_a_program_asserts_of_values_is_checked(model, said, tmp_path):
     for refuses in (model, lambda x: loaded(x.numpy())):
         with pytest.raises(RuntimeError, match=said):
             refuses(-good)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_stay_loops(kind, tmp_path):
+    """PyTorch's own rules write each step out, with the length of the example."""
+    torch.manual_seed(0)
+    model = getattr(torch.nn, kind)(3, 4, num_layers=2, bidirectional=True, batch_first=True).eval()
+    programs = [export(model, (torch.randn(2, steps, 3),), dynamic_shapes=({0: Dim("n")},)) for steps in (5, 9)]
+    loaded = [ng.torch.load(program) for program in programs]
+    for n, steps, m in ((2, 5, loaded[0]), (3, 5, loaded[0]), (3, 9, loaded[1])):
+        x = torch.randn(n, steps, 3)
+        for got, want in zip(m(x.numpy()), torch.utils._pytree.tree_leaves(model(x)), strict=True):
+            np.testing.assert_allclose(got, want.detach(), rtol=1e-5, atol=1e-6)
+    ops = [len(list(ordered(m.graph({"input": (2, steps, 3)}).outputs.values()))) for m, steps in zip(loaded, (5, 9), strict=True)]
+    assert ops[0] == ops[1]
+    ng.onnx.save(loaded[1], tmp_path / "m.onnx")
+    x = torch.randn(4, 9, 3)
+    found = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"input": x.numpy()})[0]
+    np.testing.assert_allclose(found, model(x)[0].detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_random_ops_draw_in_each_call():
+    class Noisy(torch.nn.Module):
+        def forward(self, x):
+            drop = torch.nn.functional.dropout
+            return drop(x, 0.25), drop(x, 0.25), torch.randn_like(x), torch.randint(3, 9, (1000,)), torch.randperm(7)
+
+    loaded = ng.torch.load(export(Noisy(), (torch.ones(1000),)))
+    first, second = (loaded(np.ones(1000, np.float32)) for _ in range(2))
+    for a, b in ((first[0], second[0]), (first[0], first[1]), (first[2], second[2])):
+        assert not np.array_equal(a, b)
+    assert set(np.unique(first[0])) == {np.float32(0), np.float32(1 / 0.75)} and 0.18 < (first[0] == 0).mean() < 0.32
+    assert abs(first[2].mean()) < 0.2 and 0.85 < first[2].std() < 1.15
+    assert set(first[3]) == set(range(3, 9)) and sorted(first[4]) == list(range(7))
+
+
+def test_a_program_with_dropout_is_trained():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 1))
+    loaded = ng.torch.load(export(model, (torch.randn(5, 4),)), trainable="*")
+    inputs, outputs, variables = loaded.graph({"input": (5, 4)})
+    loss = ng.mean(ng.square(outputs["output"] - 3.0), out_axes=())
+    steps = [ng.assign(v, v - 0.05 * ng.deriv(loss, v)) for name, v in variables.items() if name.endswith(("weight", "bias"))]
+    train = loaded.transformer.computation([loss, *steps], *inputs.values())
+    losses = [float(train(np.eye(5, 4, dtype=np.float32))[0]) for _ in range(40)]
+    assert sum(losses[-5:]) < sum(losses[:5]) / 2
+
+
+class Chosen(torch.nn.Module):
+    """What masks and numbers choose: lengths that values decide."""
+
+    def forward(self, x, mask, n):
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= x.shape[0])
+        written = x.clone()
+        written[mask] = x[mask] * 2
+        times = torch.repeat_interleave(x, mask.long(), dim=0)
+        return x[mask].exp(), written, times, x.nonzero(), torch.unique(mask.long().cumsum(0)), x[:k].sum(0), x[x > 0]
+
+
+def test_lengths_that_values_decide(tmp_path):
+    torch.manual_seed(0)
+    rows = {0: Dim("rows", min=2)}
+    program = export(Chosen(), (torch.randn(8, 3), torch.rand(8) > 0.5, torch.tensor(3)), dynamic_shapes=(rows, rows, None))
+    torch.export.save(program, tmp_path / "m.pt2")  # which asserts relations of lengths
+    loaded = ng.torch.load(tmp_path / "m.pt2")
+    for n, mask, k in ((8, torch.rand(8) > 0.5, 3), (20, torch.rand(20) > 0.5, 3), (5, torch.zeros(5) > 0, 0), (5, torch.ones(5) > 0, 5)):
+        x, number = torch.randn(n, 3), torch.tensor(k)
+        for got, want in zip(loaded(x.numpy(), mask.numpy(), number.numpy()), Chosen()(x, mask, number), strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
