@@ -211,10 +211,14 @@ def refused(left: list[Left]) -> UnsupportedError:
 
 def warning(left: list[Left]) -> str:
     """Returns the warning of ops that torch runs."""
-    counts: dict[str, int] = {}
+    by_name: dict[str, list[Left]] = {}
     for x in left:
-        counts[name_of(x.node)] = counts.get(name_of(x.node), 0) + 1
-    new = [f"{name} ({times} times: {next(x.reason for x in left if name_of(x.node) == name)})" for name, times in counts.items()]
+        by_name.setdefault(name_of(x.node), []).append(x)
+    new = []
+    for name, nodes in by_name.items():
+        line = next(filter(None, [line_of(x.node) for x in nodes]), "")
+        often = "once" if len(nodes) == 1 else f"{len(nodes)} times"
+        new.append(f"{name} ({often}: {nodes[0].reason}{f'; {line}' if line else ''})")
     return f"torch runs {', '.join(new)}\n  fix: ng.torch.report() says where; options={{'fallback': 'silent'}} says nothing"
 
 

@@ -47,6 +47,8 @@ def checked(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, An
             raise SettingError(f"the option {name!r} is {value!r}", fix=f"it takes {', '.join(map(repr, OPTIONS[name]))}")
         if name == "threads" and not (type(value) is int and value > 0):
             raise SettingError(f"the option 'threads' is {value!r}", fix="it takes a whole number above 0")
+        if name == "transformer" and not isinstance(value, str):
+            raise SettingError(f"the option 'transformer' is {value!r}", fix="it takes a name, such as 'cpu' or 'numpy'")
         found[name] = value
     return found
 

@@ -6,13 +6,14 @@ import contextlib
 import json
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.segments import Segments, bytes_of
 from ngraph.frontends.torch.steps import Calls, CompiledGraph, OurStep
+from ngraph.op_graph.html import table
 
 
 class GraphReport:
@@ -92,7 +93,7 @@ class FunctionReport:
 
 
 class TorchReport:
-    """All that torch.compile has compiled with this backend since the start, or since `reset`. Print it, or take `json()`."""
+    """All that torch.compile has compiled with this backend since the start, or since `reset`: text, tables in a notebook, or `json()`."""
 
     def __init__(self, functions: list[FunctionReport]):
         self.functions = functions
@@ -124,7 +125,7 @@ class TorchReport:
         for m in _measured():
             frame, _, attempt = str(getattr(m, "compile_id", "") or "").partition("/")
             if frame in seen and attempt not in ("", "0") and getattr(m, "recompile_reason", None):
-                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.recompile_reason)})
+                found.append({"function": _name(m), "reason": str(m.recompile_reason)})
         return found
 
     @property
@@ -135,19 +136,21 @@ class TorchReport:
         for m in _measured():
             reason = m.fail_reason or next(iter(m.restart_reasons or ()), "")
             if reason and str(m.compile_id).partition("/")[0] not in seen:
-                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(reason)})
+                found.append({"function": _name(m), "reason": str(reason)})
         return found
 
     def json(self) -> dict[str, Any]:
         """Returns it as numbers, texts, lists and dicts, which `json.dumps` takes."""
-        functions = []
+        functions, measured = [], {str(m.compile_id): m for m in _measured()}
         for f in self.functions:
+            m = measured.get(f"{f.about.function}/{f.about.attempt}")
+            whole, ours = (getattr(m, name, None) for name in ("entire_frame_compile_time_s", "backend_compile_time_s"))
             functions.append(
                 {
-                    "function": f.about.function,
+                    "function": f"frame {f.about.function}" if m is None else _name(m),
                     "graphs": [g.json() for g in f.graphs],
                     "break": {"reason": f.about.reason, "line": f.about.where} if f.about.broken else None,
-                    "seconds": dict(f.seconds),
+                    "seconds": ({} if whole is None else {"dynamo": max(whole - (ours or 0.0), 0.0)}) | f.seconds,
                 }
             )
         return {
@@ -167,10 +170,11 @@ class TorchReport:
             f" {len(self.breaks)} breaks, {len(given['recompiles'])} recompiles"
         ]
         for f in given["functions"]:
-            lines.append(f"piece of frame {f['function']}: AOTAutograd {f['seconds'].get('aot', 0.0):.2f} s")
+            seconds = {PARTS[name]: took for name, took in f["seconds"].items()}
+            lines.append(f"piece of {f['function']}: {_said(seconds)}")
             for g in f["graphs"]:
-                seconds = ", ".join(f"{name} {took:.2f} s" for name, took in g["seconds"].items())
-                lines.append(f"  {g['kind']}: {g['ours']} nodes in {g['segments']} segments, {g['calls']} calls; {seconds}")
+                about = f"{g['ours']} nodes in {g['segments']} segments, {g['calls']} calls"
+                lines.append(f"  {g['kind']}: {about}; {_said(g['seconds'])}")
                 for op, rows in g["in torch"].items():
                     for r in rows:
                         lines.append(f"    torch runs {op} {r['count']} times: {r['reason']}   {r['line']}   {r['bytes']:,} bytes crossed")
@@ -183,9 +187,38 @@ class TorchReport:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """Returns tables for a notebook: the graphs, the ops in torch, and what Dynamo ended, compiled again or did not compile."""
+        given, graphs, ops = self.json(), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        for f in given["functions"]:
+            for g in f["graphs"]:
+                seconds = {**{PARTS[name]: took for name, took in f["seconds"].items()}, **g["seconds"]}
+                graphs.append((f["function"], g["kind"], g["ours"], g["segments"], g["calls"], _said(seconds)))
+                for op, rows in g["in torch"].items():
+                    ops += [(op, r["count"], r["reason"], r["line"], f"{r['bytes']:,}") for r in rows]
+        events = [("break", b["line"], b["reason"]) for b in given["breaks"]]
+        events += [("compiled again", r["function"], r["reason"]) for r in given["recompiles"]]
+        events += [("not compiled", s["function"], s["reason"]) for s in given["skipped"]]
+        caption = f"{self.ours:,} nodes are compiled, torch runs {sum(self.in_torch.values()):,}"
+        made = table(caption, graphs, ("function", "graph", "nodes", "segments", "calls", "seconds"))
+        made += table("run by torch", ops, ("op", "count", "reason", "line", "bytes that crossed")) if ops else ""
+        return made + (table("from Dynamo", events, ("", "place", "reason")) if events else "")
+
     def dumps(self) -> str:
         """Returns `json()` as text."""
         return json.dumps(self.json(), indent=2)
+
+
+PARTS = {"dynamo": "Dynamo", "aot": "AOTAutograd"}  # of the seconds of a function
+
+
+def _said(seconds: Mapping[str, float]) -> str:
+    return ", ".join([f"{name} {took:.2f} s" for name, took in seconds.items()])
+
+
+def _name(m: Any) -> str:
+    """Returns the function of a compilation that Dynamo measured, and the line where it begins."""
+    return f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})"
 
 
 _functions: list[FunctionReport] = []

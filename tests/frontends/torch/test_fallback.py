@@ -38,7 +38,7 @@ def test_torch_runs_what_we_lack_between_two_segments():
         return (s * 2).sum(), y.relu()
 
     x = torch.randn(5, 5)
-    with pytest.warns(NgraphWarning, match=r"geqrf.*1 times: no translation") as seen:
+    with pytest.warns(NgraphWarning, match=r"geqrf.*once: no translation; .*test_fallback.py") as seen:
         found = torch.compile(f, backend=backend)(x)
     assert len([w for w in seen if issubclass(w.category, NgraphWarning)]) == 1
     for a, b in zip(found, f(x), strict=True):
@@ -50,7 +50,10 @@ def test_torch_runs_what_we_lack_between_two_segments():
     assert name.startswith("aten.geqrf") and row["count"] == 1 and HERE in row["line"] and row["bytes"] >= 5 * 5 * 4
     given = json.loads(report().dumps())
     assert given["in torch"] == {name: 1} and given["functions"][0]["graphs"][0]["calls"] == 1
-    assert name in str(report())
+    named, seconds = given["functions"][0]["function"], given["functions"][0]["seconds"]
+    assert named.startswith("f (") and f"{HERE}:" in named and set(seconds) == {"dynamo", "aot"}
+    for text in (str(report()), report()._repr_html_()):
+        assert name in text and named in text and row["line"] in text
 
 
 def test_an_input_is_written_after_an_op_in_torch():
@@ -138,6 +141,7 @@ def test_random_numbers_are_those_of_torchs_generator():
     [
         ({"fallbak": "error"}, "there is no option 'fallbak'.*write 'fallback'"),
         ({"fallback": "eror"}, "the option 'fallback' is 'eror'.*'error'"),
+        ({"transformer": 3}, "the option 'transformer' is 3.*a name"),
     ],
 )
 def test_wrong_options_are_errors(options, said):
