@@ -8,8 +8,9 @@
 `dynamo` the backend, which torch calls · `options` what it takes · `caching` graphs for the next process · `private` names that torch
 keeps to itself · `segments` a graph cut into segments · `steps` the line of them that runs · `graph` nodes as translators see them ·
 `lengths` SymInts · `empties` tensors of no elements that torch refuses · `dtype` element types and memory · `table` and `translate` the
-translators · `replacing` functions in place of PyTorch's · `reports` what ran where · `training` and `updates` whole training steps ·
-`model`, `format`, `exported` and `reading` exported programs. They need the package torch: `pip install 'ngraph-axes[torch]'`.
+translators · `replacing` and `adafactor` functions in place of PyTorch's · `reports` what ran where · `training` and `updates` whole
+training steps · `model`, `format`, `exported` and `reading` exported programs. They need the package torch: `pip install
+'ngraph-axes[torch]'`.
 
 Words: docs/glossary.md.
 """

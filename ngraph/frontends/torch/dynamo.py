@@ -12,6 +12,7 @@ import torch
 from ngraph.config import config
 from ngraph.errors import ArgumentError, NgraphWarning, UnsupportedError, nearest
 from ngraph.frontends.torch import (
+    adafactor,
     caching,
     checking,
     drawing,
@@ -102,6 +103,7 @@ def warn_of_version() -> None:
 warn_of_version()
 private.take_recurrent_layers(backend)
 sequences.taken()
+adafactor.taken()
 private.draw_again(torch.ops.ngraph.draw)
 private.keep_ours()
 private.key_without_inductor()

@@ -58,6 +58,7 @@ from torch.autograd import profiler as autograd_profiler
 from torch.autograd.graph import increment_version
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, guard_or_false, optimization_hint, statically_known_true
+from torch.optim import _adafactor
 from torch.utils._pytree import (
     SERIALIZED_TYPE_TO_PYTHON_TYPE,
     GetAttrKey,
@@ -507,6 +508,11 @@ def own_code(function: Any) -> Any:
     return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
 
 
+def plain(function: Any) -> Any:
+    """Returns a function of PyTorch's once more, which is traced as it is."""
+    return FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+
+
 def written(tensors: Iterable[torch.Tensor]) -> None:
     """Tells autograd that tensors were written, though not by torch."""
     try:
@@ -519,6 +525,8 @@ def profiled() -> bool:
     """Whether a profiler of torch's records what this thread does."""
     return bool(_profiler_enabled())
 
+
+ADAFACTOR_STEPS = _adafactor._single_tensor_adafactor, _adafactor._multi_tensor_adafactor
 
 _takers = list[Any]()  # backends for which Dynamo takes recurrent layers into its graphs
 

@@ -7,7 +7,6 @@ sequence stays PyTorch's: `data` [rows, ...] has the rows of all sequences step 
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -91,12 +90,7 @@ def pad_packed_sequence(
     return y.index_select(0 if batch_first else 1, order), lengths[order]
 
 
-def plain(function: Any) -> Any:
-    """Returns a function of PyTorch's once more, which is traced as it is."""
-    return FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-
-
-PLAIN = {kind: plain(module.forward) for module, kinds in MODULES.items() for kind in kinds}
+PLAIN = {kind: private.plain(module.forward) for module, kinds in MODULES.items() for kind in kinds}
 
 
 def forward(self: Any, input: Any, hx: Any = None) -> Any:

@@ -5,6 +5,7 @@ import gc
 import math
 import threading
 import warnings
+from inspect import signature
 
 import pytest
 import sympy
@@ -12,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions
 
-from ngraph.frontends.torch import backend, losses, private, report, reset
+from ngraph.frontends.torch import adafactor, backend, losses, private, report, reset
 
 
 def test_this_is_the_version_that_is_tested():
@@ -151,6 +152,12 @@ def test_an_optimizers_state_is_made_as_its_first_step_makes_it():
         wanted.step()
         assert p.grad is None and made.state[p].keys() >= wanted.state[q].keys()
         assert {name: t.shape for name, t in made.state[p].items()} == {name: t.shape for name, t in wanted.state[q].items()}
+
+
+def test_the_steps_of_adafactor_have_the_arguments_of_ours():
+    for steps in private.ADAFACTOR_STEPS:
+        assert list(signature(steps).parameters) == list(signature(adafactor.step).parameters)
+        assert steps._torchdynamo_inline is adafactor.step
 
 
 def test_a_scheduler_takes_it_that_a_step_was_made():

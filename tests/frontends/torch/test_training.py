@@ -77,6 +77,29 @@ def test_every_optimizer(kind):
     assert [g.made.calls for f in report().functions for g in f.graphs] == [5] and not report().in_torch
 
 
+@pytest.mark.parametrize(
+    "given", [{"weight_decay": 0.1}, {"foreach": True, "maximize": True, "eps": (1e-8, 1e-2)}, {"lr": torch.tensor(0.02)}]
+)
+def test_the_step_of_adafactor_is_one_graph(given):
+    """PyTorch's own asks values, and Dynamo compiles nothing of it."""
+    nets = [perceptron()]
+    nets.append(copy.deepcopy(nets[0]))
+    made = [torch.optim.Adafactor(net.parameters(), **copy.deepcopy({"lr": 0.02, **given})) for net in nets]
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(o, 0.8) for o in made]
+    steps = made[0].step, torch.compile(made[1].step, backend=ng.torch.backend, options={"fallback": "error"})
+    for x, y in batches(4):
+        for net, optimizer, step, scheduler in zip(nets, made, steps, schedulers, strict=True):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), y).backward()
+            step()
+            scheduler.step()
+    for p, q in zip(*[net.parameters() for net in nets], strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-6)
+    same_state(made[1], made[0])
+    assert 0 < len(report().functions) <= 2 and not report().breaks  # the rate of the second step is open
+    assert not any("adafactor" in row["function"] for row in report().skipped)
+
+
 def test_schedulers_groups_and_state_that_is_loaded():
     plain = perceptron()
     ours = copy.deepcopy(plain)
