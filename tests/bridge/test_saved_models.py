@@ -688,7 +688,7 @@ def test_arrays_of_pieces_and_of_scattered_rows(transformer, tmp_path):
 
 
 def test_a_meta_graph_without_placeholders_runs_as_a_session(transformer, tmp_path):
-    """What saves, and what fills a queue, stands in the file, and is left where it is not fetched."""
+    """What saves, fills a queue or summarises stands in the file, and is left where it is not fetched."""
     v1, prefix = tf.compat.v1, str(tmp_path / "model")
     with tf.Graph().as_default(), v1.Session() as session:
         queue = v1.FIFOQueue(9, [F])
@@ -696,6 +696,7 @@ def test_a_meta_graph_without_placeholders_runs_as_a_session(transformer, tmp_pa
         queue.enqueue_many([tf.zeros([9, 4])])
         w = v1.get_variable("w", initializer=np.arange(8, dtype=np.float32).reshape(4, 2), use_resource=False)
         y, step = tf.nn.softmax(batch @ w, name="y"), v1.assign_add(w, tf.ones([4, 2]), name="step")
+        v1.summary.scalar("most", tf.reduce_max(w)), v1.summary.histogram("w", w), v1.summary.merge_all()
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, prefix)
         x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -706,3 +707,24 @@ def test_a_meta_graph_without_placeholders_runs_as_a_session(transformer, tmp_pa
     np.testing.assert_array_equal(model.value("w"), wanted[2])
     with pytest.raises(ArgumentError, match="has no output z"):
         model.run(["z"], {})
+
+
+def test_assets_of_tensorflow_1_are_listed_in_a_collection(transformer, tmp_path):
+    v1, folder, words = tf.compat.v1, str(tmp_path / "model"), tmp_path / "words.txt"
+    words.write_text("a\nb\nc\n")
+    x = np.array([b"c", b"a", b"?"], object)
+    with tf.Graph().as_default(), v1.Session() as session:
+        text = v1.placeholder(tf.string, [None])
+        whole, number = v1.lookup.TextFileIndex.WHOLE_LINE, v1.lookup.TextFileIndex.LINE_NUMBER
+        table = v1.lookup.StaticHashTable(v1.lookup.TextFileInitializer(str(words), tf.string, whole, tf.int64, number), -1)
+        found = table.lookup(text)
+        session.run(v1.tables_initializer())
+        saved = v1.saved_model.predict_signature_def({"x": text}, {"found": found})
+        files = v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS)
+        builder = v1.saved_model.Builder(folder)
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], {"serving_default": saved}, assets_collection=files, main_op=v1.tables_initializer()
+        )
+        builder.save()
+    words.unlink()
+    assert ng.tensorflow.load(folder, transformer)(x).tolist() == [2, 0, -1]

@@ -27,7 +27,9 @@ SavedAttribute    name 1 string, full_name 2 string, checkpoint_key 3 string
 BoundFunction     bound_inputs 2 *int32
 MetaInfoDef       tags 4 *string, tensorflow_version 5 string
 SaverDef          filename_tensor_name 1 string, save_tensor_name 2 string, restore_op_name 3 string
-CollectionDef     node_list 1 NodeList, bytes_list 2 BytesList
+CollectionDef     node_list 1 NodeList, bytes_list 2 BytesList, any_list 5 AnyList
+AnyList           value 1 *Any
+Any               type_url 1 string, value 2 bytes
 NodeList          value 1 *string
 BytesList         value 1 *bytes
 FloatList         value 1 *float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -380,7 +381,7 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     values = {node_of(v): v for v in given if numbers(body.nodes[node_of(v)])}
     if outputs is None:
         fed = depending(body, [n.name for n in starts])
-        unfit = depending(body, [n.name for n in body.nodes.values() if n.op.startswith(BEYOND)], True)
+        unfit = depending(body, [n.name for n in body.nodes.values() if BEYOND.match(n.op)], True)
         silent = ("Const", "Placeholder", *HANDLES)
         ends = [n for n in body.nodes.values() if n.name not in used and n.op not in silent and (n.name in fed or not starts)]
         ends = [n for n in ends if not n.op.startswith(("Assign", "Apply")) and n.name not in unfit]
@@ -393,8 +394,8 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     return file
 
 
-# How ops begin that read or write files or queues: what needs them is no output of a graph, and can be fetched where they are fed.
-BEYOND = tuple("Save Restore MergeV2Checkpoints ShardedFile Queue Reader Iterator FIFOQueue PaddingFIFOQueue RandomShuffleQueue".split())
+# Ops on files and queues, and summaries: what needs them is no output of a graph, and can be fetched where they are fed.
+BEYOND = re.compile(r"(Save|Restore|MergeV2Checkpoints|ShardedFile|\w*Queue|(Read|Write)File|\w*Reader|\w*Iterator)|\w+Summary(V2)?$")
 
 
 def depending(body: GraphBody, names: list[str], after: bool = False) -> set[str]:
@@ -441,7 +442,8 @@ def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
     made = _of_meta(meta, name, prefix if os.path.isfile(f"{prefix}.index") else None)
     made.home = folder
     assets = os.path.join(folder, "assets")
-    for asset in meta.asset_file_def:
+    older = meta.collection_def["saved_model_assets"].any_list.value  # TensorFlow 1 lists them in a collection alone
+    for asset in meta.asset_file_def or [parsed("AssetFileDef", listed.value, "a collection") for listed in older]:
         path = os.path.realpath(os.path.join(assets, asset.filename))
         if os.path.commonpath([path, os.path.realpath(assets)]) != os.path.realpath(assets):
             raise ParseError(f"the asset {asset.filename!r} is outside {assets}", fix="is the file damaged?")
