@@ -53,6 +53,29 @@ def steps(*ops: str, gives: Any = (STRINGS,), results: str = "", python: bool = 
     return add
 
 
+def kinds(words: str) -> Function:
+    """Returns what gives the dtypes of results: a word is the number of an input that has it, `name=dtype` an attribute, or a dtype."""
+
+    def kind(n: Any, word: str, inputs: Sequence[Value]) -> Any:
+        name, _, default = word.rpartition("=")
+        if name:
+            return n.attr(name, np.dtype(default))
+        return inputs[int(word)].np if word.lstrip("-").isdigit() else np.dtype(word)
+
+    return lambda n, *inputs: [kind(n, word, inputs) for word in words.split()]
+
+
+def rows_of_steps(table: dict[str, tuple[Function, Any, str]]) -> None:
+    """Registers a function of arrays and attributes for each row, whose key names ops; with its results' dtypes (`kinds`) and names."""
+    for ops, (function, gives, results) in table.items():
+        register(_of_arrays(function, kinds(gives) if isinstance(gives, str) else gives), ops.split(), results, python=True)
+
+
+def _of_arrays(function: Function, gives: Function) -> Function:
+    attributes = attributes_of(function)
+    return lambda n, *inputs: step(n, partial(function, **attributes(n)), inputs, *gives(n, *inputs))
+
+
 def elements(*ops: str, gives: Any = (STRINGS,)) -> Callable[[Function], Function]:
     """Registers the function under it, of a node, one element of each input, and attributes, as a step in Python. gives: see `steps`."""
 

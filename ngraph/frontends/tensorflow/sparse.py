@@ -5,17 +5,18 @@ Sparse tensors are three dense ones, their places, values and shape; ragged ones
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError, UnsupportedError
+from ngraph.errors import UnsupportedError
+from ngraph.frontends.positional import ctc, indexing, reductions, shapes
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import indexing, reductions, shapes
 from ngraph.frontends.positional import sparse as arrays
 from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
-from ngraph.frontends.tensorflow.host import steps
+from ngraph.frontends.tensorflow.host import rows_of_steps
 from ngraph.frontends.tensorflow.shapes import segment_count
 from ngraph.frontends.tensorflow.table import Array, Ints, Length, Lengths, translates
 from ngraph.op_graph import dtypes
@@ -118,13 +119,6 @@ def dense(n: Any, i: Tensor, sizes: Lengths, v: Tensor, default: Tensor) -> Tens
     return indexing.scattered_slices(g, g.expanded(default, sizes), i, v, "set", n.takes[1])
 
 
-@steps(
-    "SparseSlice", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="output_indices output_values output_shape", python=True
-)
-def sparse_slice(n: Any, i: Array, v: Array, shape: Array, start: Array, size: Array) -> tuple[Array, ...]:
-    return arrays.part(i, v, shape, start, size)
-
-
 @translates("SparseTensorDenseMatMul")
 def sparse_matmul(n: Any, i: Tensor, v: Tensor, sizes: Lengths, y: Tensor, *, adjoint_a: bool = False, adjoint_b: bool = False) -> Tensor:
     """Returns the product of a sparse matrix with a dense one: rows of the latter, weighted and added."""
@@ -143,84 +137,6 @@ def sparse_sum(n: Any, places: Tensor, v: Tensor, wanted: Lengths, axes: Ints, *
     return n.g.ones(reductions.reduce_over(t, reductions.dims_of(n.g, t, axes), reductions.total, keep_dims))
 
 
-@steps("SparseReshape", gives=(np.int64, np.int64), results="output_indices output_shape", python=True)
-def sparse_reshape(n: Any, i: Array, old: Array, new: Array) -> tuple[Array, Array]:
-    new = new.copy()
-    if (new < 0).any():
-        new[new < 0] = np.prod(old) // max(int(np.prod(new[new >= 0])), 1)
-    if np.prod(new) != np.prod(old):
-        raise GraphError(f"a sparse tensor of the shape {old.tolist()} cannot have the shape {new.tolist()}")
-    return arrays.placed(arrays.numbered(i, old), new), new
-
-
-@steps(
-    "SparseFillEmptyRows",
-    gives=lambda n, i, v, *more: (np.int64, v.np, np.bool_, np.int64),
-    results="output_indices output_values empty_row_indicator reverse_index_map",
-    python=True,
-)
-def fill_rows(n: Any, i: Array, v: Array, shape: Array, default: Array) -> tuple[Array, ...]:
-    return arrays.with_rows(i, v, shape, default)
-
-
-@steps("SparseReorder", gives=lambda n, i, v, shape: (np.int64, v.np), results="output_indices output_values", python=True)
-def sparse_reorder(n: Any, i: Array, v: Array, shape: Array) -> tuple[Array, Array]:
-    return arrays.ordered(i, v)
-
-
-@steps("SparseAdd", gives=lambda n, i, v, *more: (np.int64, v.np, np.int64), results="sum_indices sum_values sum_shape", python=True)
-def sparse_add(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, least: Array) -> tuple[Array, ...]:
-    return *arrays.added(i, v, j, w, shape, least), shape
-
-
-@steps("SparseAddGrad", gives=lambda n, d, *more: (d.np, d.np), results="a_val_grad b_val_grad", python=True)
-def sparse_add_gradient(n: Any, d: Array, i: Array, j: Array, at: Array) -> list[Array]:
-    """Returns the derivatives by the elements of both; those of which the sum has none get 0."""
-    there = {tuple(place): v for place, v in zip(at.tolist(), d, strict=True)}
-    return [np.array([there.get(tuple(place), 0) for place in places], d.dtype) for places in (i.tolist(), j.tolist())]
-
-
-@steps(
-    "SparseSparseMaximum",
-    "SparseSparseMinimum",
-    gives=lambda n, i, v, *more: (np.int64, v.np),
-    results="output_indices output_values",
-    python=True,
-)
-def sparse_best(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array) -> tuple[Array, Array]:
-    at, a, b = arrays.met(i, v, j, w, shape)
-    return at, (np.maximum if n.op.endswith("Maximum") else np.minimum)(a, b)
-
-
-@steps(
-    "SparseConcat",
-    gives=lambda n, *given: (np.int64, given[n.attr("N")].np, np.int64),
-    results="output_indices output_values output_shape",
-    python=True,
-)
-def sparse_concat(n: Any, *given: Array, N: int, concat_dim: int) -> tuple[Array, ...]:
-    return arrays.joined(given[:N], given[N : 2 * N], given[2 * N :], concat_dim)
-
-
-@steps(
-    "SparseSplit",
-    gives=lambda n, k, i, v, *more: [kind for kind in (np.int64, v.np, np.int64) for _ in range(n.attr("num_split"))],
-    results="output_indices*num_split output_values*num_split output_shape*num_split",
-    python=True,
-)
-def sparse_split(n: Any, dim: Array, i: Array, v: Array, shape: Array, *, num_split: int) -> list[Array]:
-    found = arrays.parts(i, v, shape, int(dim), num_split)
-    return [part[k] for k in range(3) for part in found]
-
-
-steps("SparseSoftmax", gives=lambda n, i, v, shape: [v.np], python=True)(lambda n, i, v, shape: arrays.softmax(i, v, shape))
-
-
-@steps("SparseReduceMax", gives=lambda n, i, v, *more: [v.np], python=True)
-def sparse_max(n: Any, i: Array, v: Array, shape: Array, axes: Array, *, keep_dims: bool = False) -> Array:
-    return arrays.largest(i, v, shape, axes, keep_dims)
-
-
 _BY_PLACES = {"Add": e.add, "Mul": e.multiply, "Div": e.divide}
 
 
@@ -230,52 +146,6 @@ def sparse_and_dense(n: Any, i: Tensor, v: Tensor, sizes: Lengths, y: Tensor) ->
 
 
 translates("SparseTensorDenseAdd")(lambda n, i, v, sizes, y: indexing.scattered_slices(n.g, y, i, v, "add", n.takes[3]))
-
-
-@steps("SparseFillEmptyRowsGrad", gives=lambda n, at, d: (d.np, d.np), results="d_values d_default_value", python=True)
-def fill_rows_gradient(n: Any, at: Array, d: Array) -> tuple[Array, Array]:
-    return d[at], np.delete(d, at).sum()
-
-
-# ---- ragged tensors -----------------------------------------------------------------------------------------------------
-
-
-@steps("RaggedTensorToTensor", gives=lambda n, shape, v, *more: [v.np], python=True)
-def ragged_to_dense(n: Any, shape: Array, v: Array, default: Array, *rows: Array, row_partition_types: Any) -> Array:
-    return arrays.dense_rows(shape, v, default, rows, row_partition_types)
-
-
-@steps(
-    "RaggedTensorToSparse",
-    gives=lambda n, *given: (np.int64, given[-1].np, np.int64),
-    results="sparse_indices sparse_values sparse_dense_shape",
-    python=True,
-)
-def ragged_to_sparse(n: Any, *given: Array) -> tuple[Array, Array, Array]:
-    at, shape = arrays.places_in_rows(given[:-1], given[-1].shape)
-    return at, given[-1].ravel(), shape
-
-
-@steps(
-    "RaggedRange", gives=lambda n, a, *more: (n.attr("Tsplits", np.int64), a.np), results="rt_nested_splits rt_dense_values", python=True
-)
-def ragged_range(n: Any, first: Array, last: Array, by: Array) -> tuple[Array, Array]:
-    rows = [np.arange(a, b, d) for a, b, d in zip(*np.broadcast_arrays(*np.atleast_1d(first, last, by)), strict=True)]
-    return np.cumsum([0, *map(len, rows)]), np.concatenate([np.zeros(0, first.dtype), *rows])
-
-
-def _ragged_rows(n: Any, splits: Value, values: Value, *more: Value) -> tuple[Any, Any]:
-    """Returns the dtypes of splits and values. Raises UnsupportedError for rows of rows."""
-    if n.attr("OUTPUT_RAGGED_RANK") != 1:
-        raise UnsupportedError("RaggedGather of rows of rows", fix="gather from a dense tensor")
-    return splits.np, values.np
-
-
-@steps("RaggedGather", gives=_ragged_rows, results="output_nested_splits output_dense_values", python=True)
-def ragged_gather(n: Any, splits: Array, values: Array, numbers: Array) -> tuple[Array, Array]:
-    """Returns rows by their numbers."""
-    places = [np.arange(a, b) for a, b in zip(splits[numbers], splits[numbers + 1], strict=True)]
-    return np.cumsum([0, *map(len, places)]), values[np.concatenate([np.zeros(0, np.int64), *places])]
 
 
 # ---- bins and sets ------------------------------------------------------------------------------------------------------
@@ -296,21 +166,6 @@ def bincount(n: Any, t: Tensor, many: Length, weights: Value, *, T: DType = dtyp
         return g.made(e.cast(reductions.total(here, last, "max"), T), [*t.dims[:-1], out])
     part = e.where(here, g.renamed(g.full(w), t.dims).op, e.filled(0, (), T)) if weighted else e.cast(here, T)
     return g.made(reductions.total(part, last), [*t.dims[:-1], out])
-
-
-@steps("RaggedBincount", gives=lambda n, splits, x, size, weights: [weights.np], python=True)
-def ragged_bincount(n: Any, splits: Array, numbers: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
-    """Returns, for each row of a ragged tensor, how often each number is there, or the sums of its weights."""
-    many = len(splits) - 1
-    return arrays.bins(np.repeat(np.arange(many), np.diff(splits)), many, numbers, int(size), weights, binary_output)
-
-
-@steps("SparseBincount", gives=lambda n, i, v, shape, size, weights: [weights.np], python=True)
-def sparse_bincount(n: Any, i: Array, v: Array, shape: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
-    """Returns the same of a sparse vector, or of each row of a sparse matrix."""
-    rows = len(shape) > 1
-    made = arrays.bins(i[:, 0] * rows, int(shape[0]) if rows else 1, v, int(size), weights, binary_output)
-    return made if rows else made[0]
 
 
 @translates("LowerBound", "UpperBound")
@@ -360,20 +215,6 @@ def in_top_k(n: Any, x: Tensor, targets: Tensor, k: Ints | None = None) -> Value
     return g.made(e.logical_and(e.logical_and(inside, finite), few), [t.dims[0]])
 
 
-@steps("ComputeAccidentalHits", gives=(np.int32, np.int64, np.float32), results="indices ids weights", python=True)
-def accidental_hits(n: Any, true: Array, sampled: Array) -> tuple[Array, ...]:
-    """Returns rows of true classes with places of sampled classes that are among them, and the weights that take these out."""
-    row, _, place = np.nonzero(true[:, :, None] == sampled)
-    return row, place, np.full(len(row), np.finfo(np.float32).min)
-
-
-@steps("ListDiff", gives=lambda n, x, y: (x.np, n.attr("out_idx", np.int32)), results="out idx", python=True)
-def list_difference(n: Any, a: Array, b: Array) -> tuple[Array, Array]:
-    there = set(b.tolist())
-    kept = np.array([k for k, v in enumerate(a.tolist()) if v not in there], np.int64)
-    return a[kept], kept
-
-
 @translates("CTCLoss", results="loss gradient")
 def ctc_loss(n: Any, x: Tensor, i: Tensor, v: Tensor, steps: Tensor) -> tuple[Value, Value]:
     """Returns the losses of scores [time, batch, classes] and labels, a sparse matrix, and their derivative by the scores."""
@@ -394,30 +235,49 @@ def ctc_loss(n: Any, x: Tensor, i: Tensor, v: Tensor, steps: Tensor) -> tuple[Va
     return run(t), adjoint(g, run, (), None, by_element.alone(g, lambda op: e.filled(1, op.axes, t.op.dtype), steps), t)
 
 
-@steps("EditDistance", gives=(np.float32,), python=True)
-def edit_distance(n: Any, i: Array, v: Array, shape: Array, j: Array, w: Array, other: Array, *, normalize: bool = True) -> Array:
-    """Returns how many symbols are put in, taken out or changed on the way from each row to the true one."""
-    made = np.zeros(np.maximum(shape, other)[:-1], np.float32)
-    for at in np.unique(np.concatenate([i, j])[:, :-1], axis=0):
-        a, b = v[(i[:, :-1] == at).all(1)], w[(j[:, :-1] == at).all(1)]
-        many = arrays.steps_between(a, b)
-        made[tuple(at)] = many if not normalize else many / len(b) if len(b) else np.inf
-    return made
+# ---- steps in Python ----------------------------------------------------------------------------------------------------
 
 
-@steps(
-    "CTCGreedyDecoder",
-    gives=lambda n, x, lengths: (np.int64, np.int64, np.int64, x.np),
-    results="decoded_indices decoded_values decoded_shape log_probability",
-    python=True,
-)
-def greedy_decoder(n: Any, logits: Array, lengths: Array, *, merge_repeated: bool = False, blank_index: int = -1) -> tuple[Array, ...]:
-    """Returns the best class of each time, without repetitions and blanks, as a sparse matrix; and the sums of their logits, negated."""
-    best, times = logits.argmax(2).T, np.arange(len(logits)) < lengths[:, None]
-    kept = times & (best != blank_index % logits.shape[2])
-    if merge_repeated:
-        kept[:, 1:] &= best[:, 1:] != best[:, :-1]
-    many = kept.sum(1)
-    at = np.stack([np.repeat(np.arange(len(many)), many), np.concatenate([np.zeros(0, np.int64), *map(np.arange, many)])], 1)
-    score = -np.where(times, logits.max(2).T, 0).sum(1, keepdims=True)
-    return at, best[kept], np.array([len(lengths), many.max(initial=0)]), score
+def _each(n: Any, k: Array, i: Value, v: Value, shape: Value) -> list[Any]:
+    """Returns the dtypes of so many places, values and shapes."""
+    return [kind for kind in (np.int64, v.np, np.int64) for _ in range(n.attr("num_split"))]
+
+
+def _row_of_rows(n: Any, splits: Value, values: Value, *more: Value) -> tuple[Any, Any]:
+    """Returns the dtypes of splits and values. Raises UnsupportedError for rows of rows."""
+    if n.attr("OUTPUT_RAGGED_RANK") != 1:
+        raise UnsupportedError("RaggedGather of rows of rows", fix="gather from a dense tensor")
+    return splits.np, values.np
+
+
+_SPARSE, _OUT = "int64 1 int64", "output_indices output_values output_shape"
+_MANY = "output_indices*num_split output_values*num_split output_shape*num_split"
+rows_of_steps(
+    {
+        "SparseSlice": (arrays.part, _SPARSE, _OUT),
+        "SparseReshape": (arrays.reshaped, "int64 int64", "output_indices output_shape"),
+        "SparseReorder": (lambda i, v, shape: arrays.ordered(i, v), "int64 1", "output_indices output_values"),
+        "SparseAdd": (arrays.added, _SPARSE, "sum_indices sum_values sum_shape"),
+        "SparseAddGrad": (arrays.added_gradient, "0 0", "a_val_grad b_val_grad"),
+        "SparseSparseMaximum": (partial(arrays.best, np.maximum), "int64 1", "output_indices output_values"),
+        "SparseSparseMinimum": (partial(arrays.best, np.minimum), "int64 1", "output_indices output_values"),
+        "SparseConcat": (arrays.joined, lambda n, *given: (np.int64, given[n.attr("N")].np, np.int64), _OUT),
+        "SparseSplit": (arrays.parts, _each, _MANY),
+        "SparseSoftmax": (arrays.softmax, "1", ""),
+        "SparseReduceMax": (arrays.largest, "1", ""),
+        "SparseFillEmptyRows": (
+            arrays.with_rows, "int64 1 bool int64", "output_indices output_values empty_row_indicator reverse_index_map"
+        ),
+        "SparseFillEmptyRowsGrad": (lambda at, d: (d[at], np.delete(d, at).sum()), "1 1", "d_values d_default_value"),
+        "SparseBincount": (arrays.sparse_bins, "4", ""),
+        "RaggedBincount": (arrays.ragged_bins, "3", ""),
+        "RaggedTensorToTensor": (arrays.dense_rows, "1", ""),
+        "RaggedTensorToSparse": (arrays.sparse_rows, "int64 -1 int64", "sparse_indices sparse_values sparse_dense_shape"),
+        "RaggedRange": (arrays.ranges, "Tsplits=int64 0", "rt_nested_splits rt_dense_values"),
+        "RaggedGather": (arrays.rows_at, _row_of_rows, "output_nested_splits output_dense_values"),
+        "ComputeAccidentalHits": (arrays.hits, "int32 int64 float32", "indices ids weights"),
+        "ListDiff": (arrays.difference, "0 out_idx=int32", "out idx"),
+        "EditDistance": (arrays.distances, "float32", ""),
+        "CTCGreedyDecoder": (ctc.best_path, "int64 int64 int64 0", "decoded_indices decoded_values decoded_shape log_probability"),
+    }
+)  # fmt: skip

@@ -5,17 +5,16 @@ Sources: tensorflow/core/kernels/image/crop_and_resize_op.cc, non_max_suppressio
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional import colours, indexing, shapes, windows
+from ngraph.frontends.positional import boxes, colours, indexing, shapes, windows
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import REDUCTIONS, mean, reduce_over, total
-from ngraph.frontends.positional.sampling import apart_from_better, cropped
+from ngraph.frontends.positional.sampling import cropped
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.frontends.tensorflow.host import steps
 from ngraph.frontends.tensorflow.layers import back, first, spatial, windowing
@@ -142,52 +141,6 @@ def glimpses(
     return g.made(e.where(inside, found, fill), [t.dims[0], *axes, t.dims[3]])
 
 
-def _shared(boxes: Array) -> Callable[[Any, Any], Array]:
-    """Returns the share that two boxes have in common of what they cover, for some boxes, rows, and others, columns."""
-    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
-    area = (high - low).prod(1)
-
-    def run(some: Any, others: Any) -> Array:
-        first, last, mine = low[some][:, None], high[some][:, None], area[some][:, None]
-        both = np.maximum(np.minimum(last, high[others]) - np.maximum(first, low[others]), 0).prod(2)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = both / (mine + area[others] - both)
-        return np.where((mine > 0) & (area[others] > 0), share, 0)
-
-    return run
-
-
-def _chosen(scores: Array, shared: Callable[[Any, Any], Array], count: int, most: float, least: float, sigma: float) -> tuple[Array, Array]:
-    """Returns the numbers of the best boxes, at most `count`, and their scores.
-
-    shared: of some boxes, rows, with others, columns. Those that share more than `most` with a better one are left out; with a sigma
-    their scores sink instead. least: of a score.
-    """
-    if sigma <= 0:
-        left = np.flatnonzero(scores > least)
-        left = left[np.argsort(-scores[left], kind="stable")]
-        found = apart_from_better(left, count, lambda some, others: ~(shared(some, others) > most))
-        return found.astype(np.int32), scores[found]
-    queue = [(-float(s), k, 0) for k, s in enumerate(scores) if s > least]
-    heapq.heapify(queue)
-    chosen, kept = list[int](), list[Any]()
-    kind = scores.dtype.type
-    while queue and len(chosen) < count:
-        negative, k, start = heapq.heappop(queue)
-        before = score = kind(-negative)
-        if len(chosen) > start:
-            for share in shared([k], chosen[start:])[0, ::-1]:
-                score = kind(score * np.exp(kind(-0.5 / sigma) * kind(share) * kind(share)))
-                if score <= least:
-                    break
-        if score == before:
-            chosen.append(k)
-            kept.append(score)
-        elif score > least:
-            heapq.heappush(queue, (-float(score), k, len(chosen)))
-    return np.array(chosen, np.int32), np.array(kept, scores.dtype)
-
-
 def _given(n: Any, *of: Any) -> Sequence[Any]:
     """Returns those of numbers, scores and count that a version of the op gives."""
     return {"V4": of[::2], "V5": of}.get(n.op[-2:], of[:1])
@@ -207,8 +160,8 @@ def suppressed(
     most, least, sigma = [float(v) for v in given] + [iou_threshold, -np.inf, 0.0][len(given) :]
     wide = np.float64 if s.dtype == np.float64 else np.float32
     b, s = b.astype(wide), s.astype(wide)
-    shared = (lambda some, others: b[np.ix_(some, others)]) if n.op.endswith("Overlaps") else _shared(b)
-    found, kept = _chosen(s, shared, int(many), most, least, sigma)
+    shared = (lambda some, others: b[np.ix_(some, others)]) if n.op.endswith("Overlaps") else boxes.shared(b)
+    found, kept = boxes.chosen(s, shared, int(many), most, least, sigma)
     valid = np.array(len(found))
     if pad_to_max_output_size:
         found, kept = (np.pad(a, (0, max(int(many) - len(a), 0))) for a in (found, kept))
@@ -224,49 +177,12 @@ def suppressed(
 def suppressed_by_class(
     n: Any, b: Array, s: Array, *limits: Array, pad_per_class: bool = False, clip_boxes: bool = True
 ) -> tuple[Array, ...]:
-    each, whole, most, least = limits
-    kinds = s.shape[2]
-    count = min(int(whole), int(each) * kinds) if pad_per_class else int(whole)
-    found = np.zeros((len(b), count, 4), np.float32), np.zeros((len(b), count), np.float32), np.zeros((len(b), count), np.float32)
-    valid = np.zeros(len(b), np.int32)
-    for k in range(len(b)):
-        best = list[tuple[float, int, int]]()
-        for kind in range(kinds):
-            of = b[k, :, kind if b.shape[2] > 1 else 0]
-            numbers, kept = _chosen(s[k, :, kind], _shared(of), int(each), float(most), float(least), 0.0)
-            best += [(-float(score), kind, int(i)) for i, score in zip(numbers, kept, strict=True)]
-        best = sorted(best, key=lambda row: row[0])[:count]
-        valid[k] = len(best)
-        for j, (score, kind, i) in enumerate(best):
-            box = b[k, i, kind if b.shape[2] > 1 else 0]
-            found[0][k, j], found[1][k, j], found[2][k, j] = np.clip(box, 0, 1) if clip_boxes else box, -score, kind
-    return *found, valid
+    return boxes.chosen_by_class(b, s, limits, pad_per_class, clip_boxes)
 
 
-# The colours of boxes where none are given, in turn: red, green, blue and opacity.
-_TEN = "1 1 0 1  0 0 1 1  1 0 0 1  0 1 0 1  .5 0 .5 1  .5 .5 0 1  .5 0 0 1  0 0 .5 1  0 1 1 1  1 0 1 1"
-OF_BOXES = np.array(_TEN.split(), np.float32).reshape(-1, 4)
-
-
-@steps("DrawBoundingBoxes", "DrawBoundingBoxesV2", gives=lambda n, pictures, *more: [pictures.np], python=True)
-def draw_boxes(n: Any, images: Array, boxes: Array, table: Array | None = None) -> Array:
-    """Returns images with the edges of boxes, as far as they are inside; those turned around are left out."""
-    made, (_, height, width, depth) = images.copy(), images.shape
-    if table is None or not table.size:
-        table = np.where(np.arange(4) < 1, 1, OF_BOXES) if depth == 1 else OF_BOXES
-    for k, edges in enumerate((boxes * np.array([height - 1, width - 1] * 2, np.float32)).astype(np.int64)):
-        for j, (top, left, bottom, right) in enumerate(edges):
-            if top > bottom or left > right or bottom < 0 or right < 0:
-                continue
-            colour = table[j % len(table), :depth]
-            across, down = slice(max(left, 0), right + 1), slice(max(top, 0), bottom + 1)
-            for row in (top, bottom):
-                if 0 <= row < height:
-                    made[k, row, across] = colour
-            for column in (left, right):
-                if 0 <= column < width:
-                    made[k, down, column] = colour
-    return made
+steps("DrawBoundingBoxes", "DrawBoundingBoxesV2", gives=lambda n, pictures, *more: [pictures.np], python=True)(
+    lambda n, *given: boxes.drawn(*given)
+)
 
 
 # ---- colours ------------------------------------------------------------------------------------------------------------
