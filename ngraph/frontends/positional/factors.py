@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional.shapes import size_op
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.shapes import eye, size_op, turned
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
@@ -16,6 +18,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import linalg
 from ngraph.ops.control import scan
+from ngraph.ops.indexing import gather
 from ngraph.ops.rearrange import broadcast, iota
 
 
@@ -72,6 +75,28 @@ def solved(g: Any, a: Tensor, b: Tensor, solver: Callable[[Op, Op, Axis, Axis], 
     right = g.renamed(y, [*y.dims[:-3], i, None, y.dims[-1]])
     found: Tensor = g.made(solver(x.op, right.op, i, j), [*dims[:-3], j, y.dims[-1]])
     return found
+
+
+def ridge(g: Any, a: Tensor, b: Tensor, weight: float) -> Tensor:
+    """Returns the x for which the sum of squares of a x - b, and of x times a weight, is least, by normal equations."""
+    by_rows, (m, k) = turned(a), g.numbers(a.shape[-2:])
+    square = matmul(g, by_rows, a) if m >= k else matmul(g, a, by_rows)
+    whole = each(g, lambda s, one: s + one * weight, square, eye(g, square.shape[-2:], 0, a.op.dtype))
+    if m >= k:
+        return solved(g, whole, matmul(g, by_rows, b), linalg.solve)
+    return matmul(g, by_rows, solved(g, whole, b, linalg.solve))
+
+
+def triangle_of_bands(g: Any, bands: Tensor, lower: bool) -> Tensor:
+    """Returns triangular matrices by their diagonals, [..., diagonals, rows]: the main one first, or, of upper ones, last."""
+    t = g.full(bands, (bands.rank - 2, bands.rank - 1))
+    many, i = t.dims[-2:]
+    j = g.fresh(i.size)
+    below = iota(i, dtypes.int64) - iota(j, dtypes.int64)
+    at = below if lower else below + size_op(many.size - 1)
+    inside = e.logical_and(e.less_equal(0, below if lower else -below), e.logical_and(e.less_equal(0, at), e.less(at, size_op(many.size))))
+    found = gather(t.op, at, iota(i, dtypes.int64), axes=(many, i), mode="clip")
+    return g.made(e.where(inside, found, e.filled(0, (), t.op.dtype)), [*t.dims[:-2], i, j])
 
 
 def square_root(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

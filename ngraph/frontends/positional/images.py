@@ -97,10 +97,29 @@ def pixels(image: Any) -> Array:
     return found if found.ndim == 3 else found[:, :, None]
 
 
-def encoded(pillow: Any, array: Array) -> bytes:
-    """Returns [height, width, channels] of uint8, or one channel of uint16, as a PNG file. Raises UnsupportedError for other arrays."""
+def frames(pillow: Any, data: bytes) -> Array:
+    """Returns the frames of a GIF file, [frames, height, width, 3] of uint8. Raises GraphError for bytes that are none."""
+    image = image_of(pillow, data)
+    if image.format != "GIF":
+        raise GraphError(f"an image of the form {image.format} where a GIF file is read")
+    if image.n_frames * image.width * image.height > LARGEST_IMAGE:
+        raise GraphError(f"{image.n_frames:,} frames of {image.width:,} x {image.height:,} pixels; at most {LARGEST_IMAGE:,} are decoded")
+    found = []
+    for k in range(image.n_frames):
+        image.seek(k)
+        found.append(np.asarray(image.convert("RGB")))
+    return np.stack(found)
+
+
+def encoded(pillow: Any, array: Array, **jpeg: Any) -> bytes:
+    """Returns [height, width, channels] of uint8, or one channel of uint16, as a PNG file; jpeg: with Pillow's options, as a JPEG file.
+
+    Raises UnsupportedError for other arrays.
+    """
+    if jpeg and (array.dtype != np.uint8 or array.shape[-1] not in (1, 3)):
+        raise UnsupportedError(f"{array.dtype}{list(array.shape)} as a JPEG file", fix="give 1 or 3 channels of uint8")
     if array.ndim != 3 or array.shape[-1] not in MODES or (array.dtype == np.uint16 and array.shape[-1] > 1):
         raise UnsupportedError(f"{array.dtype}{list(array.shape)} as a PNG file", fix="give [height, width, channels] of uint8")
     file = io.BytesIO()
-    pillow.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(file, "PNG")
+    pillow.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(file, "JPEG" if jpeg else "PNG", **jpeg)
     return file.getvalue()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ngraph.frontends.positional.products import multiplied
-from ngraph.frontends.positional.shapes import at, check_sizes, stacked
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.products import matmul, multiplied
+from ngraph.frontends.positional.shapes import at, check_sizes, joined, part, stacked
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
@@ -171,3 +172,63 @@ class Cell:
         else:
             new = self.act(1, gate(xg, self.G, 2) + at(2, r * h))
         return [(1.0 - z) * new + z * h]
+
+
+def lstm_block(
+    g: Any,
+    gates: tuple[str, float, float],
+    x: Tensor,
+    c: Tensor,
+    h: Tensor,
+    w: Tensor,
+    peepholes: Sequence[Tensor],
+    b: Tensor,
+    steps: Value = None,
+) -> tuple[Tensor, ...]:
+    """Returns what an LSTM computes in one step: input gate, cell, forget gate, output gate, candidate, tanh of the cell, output.
+
+    x [batch, inputs]; with a time in front the results have it, too, and are 0 from `steps` on. w [inputs + hidden, 4 * hidden] meets
+    inputs and output, b is added. gates: their order, as "icfo", what is added to the forget gate, and a bound of the
+    cell, if it is above 0.
+    """
+    order, forget, clip = gates
+    hidden, inputs = c.shape[1], x.shape[-1]
+    z = g.full(g.reshape(each(g, e.add, matmul(g, x, part(g, w, 0, 0, inputs)), b), [*x.shape[:-1], 4, hidden]))
+    *time, batch, G, H = z.dims
+    K = g.fresh(hidden)
+    r = g.renamed(g.full(g.reshape(part(g, w, 0, inputs, hidden), [hidden, 4, hidden])), [K, G, H]).op
+    peeps = [g.renamed(g.full(p), [H]).op for p in peepholes]
+    start = tuple([g.renamed(g.full(v), [batch, H]).op for v in (c, h)])
+
+    def step(carry: Any, xs: Any) -> tuple[Any, Any]:
+        c, h = carry
+        z = xs[0] + multiplied(rename_record.build(h, to=((H, K),)), r, (K,))
+        i, u, f, o = (gate(z, G, order.index(name)) for name in "icfo")
+        if peeps:
+            i, f = i + peeps[0] * c, f + peeps[1] * c
+        i, u, f = e.sigmoid(i), e.tanh(u), e.sigmoid(f + forget)
+        new = u * i + c * f
+        if clip > 0:  # of which derivatives know nothing
+            new = new + e.stop_gradient(e.minimum(e.maximum(new, -clip), clip) - new)
+        most = e.tanh(new)
+        o = e.sigmoid(o + peeps[2] * new if peeps else o)
+        found = i, new, f, o, u, most, o * most
+        return (new, found[-1]), found if len(xs) < 2 else tuple([e.where(xs[1], v, 0.0) for v in found])
+
+    if not time:
+        return tuple([Tensor(v, [batch, H]) for v in step(start, (z.op,))[1]])
+    inside = e.less(iota(time[0], dtypes.int64), e.cast(g.tensor(steps).op, dtypes.int64))
+    return tuple([Tensor(v, [time[0], batch, H]) for v in scan(step, start, (z.op, inside), time[0])[1]])
+
+
+def gru_block(g: Any, x: Tensor, h: Tensor, w: Tensor, w_new: Tensor, b: Tensor, b_new: Tensor) -> tuple[Tensor, ...]:
+    """Returns what a GRU computes in one step: reset gate, update gate, candidate, output.
+
+    x [batch, inputs], h [batch, hidden]; w [inputs + hidden, 2 * hidden] gives reset and update gate, w_new [inputs + hidden, hidden] the
+    candidate, from inputs and the output of before times the reset gate.
+    """
+    both = each(g, lambda z: e.sigmoid(z), each(g, e.add, matmul(g, joined(g, [x, h], 1), w), b))
+    reset, update = (part(g, both, 1, k * h.shape[1], h.shape[1]) for k in (0, 1))
+    kept = each(g, e.multiply, h, reset)
+    new = each(g, lambda z: e.tanh(z), each(g, e.add, matmul(g, joined(g, [x, kept], 1), w_new), b_new))
+    return reset, update, new, each(g, lambda u, c, h: u * h + (1.0 - u) * c, update, new, h)

@@ -16,7 +16,7 @@ from ngraph.frontends.positional.reductions import REDUCTIONS, reduce_over
 from ngraph.frontends.positional.shapes import at, broadcast_shape, padded, sliced, stacked, turned
 from ngraph.frontends.positional.text import in_python
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
-from ngraph.frontends.tensorflow.table import Dim, Dims, Translator, rows, translates
+from ngraph.frontends.tensorflow.table import Array, Dim, Dims, Translator, rows, translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
@@ -305,6 +305,20 @@ def inverse(g: Any, x: Tensor, *, adjoint: bool = False) -> Value:
 def solve(n: Any, a: Tensor, b: Tensor, *, lower: bool = True, adjoint: bool = False) -> Tensor:
     solver = linalg.solve if n.op == "MatrixSolve" else partial(linalg.triangular_solve, lower=lower != adjoint)
     return factors.solved(n.g, turned(a) if adjoint else a, b, solver)
+
+
+@translates("MatrixSolveLs")
+def solve_least_squares(n: Any, a: Tensor, b: Tensor, weight: Array, *, fast: bool = True) -> Tensor:
+    """Returns the x for which the sum of squares of a x - b, and of x times a weight, is least."""
+    if fast and weight:
+        return factors.ridge(n.g, a, b, float(weight))
+    return factors.solved(n.g, a, b, linalg.lstsq)
+
+
+@translates("BandedTriangularSolve")
+def banded_solve(n: Any, bands: Tensor, b: Tensor, *, lower: bool = True, adjoint: bool = False) -> Tensor:
+    a = factors.triangle_of_bands(n.g, bands, lower)
+    return factors.solved(n.g, turned(a) if adjoint else a, b, partial(linalg.triangular_solve, lower=lower != adjoint))
 
 
 @translates("TridiagonalSolve")

@@ -32,6 +32,11 @@ _ROWS: tuple[tuple[str, int, Any, str], ...] = (
     ("UINT64", 23, np.uint64, "uint64_val"),
     ("FLOAT8_E5M2", 24, ml_dtypes.float8_e5m2, "float8_val"),
     ("FLOAT8_E4M3FN", 25, ml_dtypes.float8_e4m3fn, "float8_val"),
+    ("QINT8", 11, np.int8, "int_val"),
+    ("QUINT8", 12, np.uint8, "int_val"),
+    ("QINT32", 13, np.int32, "int_val"),
+    ("QINT16", 15, np.int16, "int_val"),
+    ("QUINT16", 16, np.uint16, "int_val"),
 )
 NUMBERS = {f"DT_{name}{ref}": number + (100 if ref else 0) for name, number, _, _ in _ROWS for ref in ("", "_REF")}
 _BY_NUMBER = {number: (name, None if kind is None else np.dtype(kind), field) for name, number, kind, field in _ROWS}

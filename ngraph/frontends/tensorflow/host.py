@@ -297,13 +297,17 @@ def pillow() -> Any:
     return Image
 
 
-@steps("DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", gives=lambda n, x: [n.attr("dtype", np.uint8)])
+@steps("DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", gives=lambda n, x: [n.attr("dtype", np.uint8)])
 def decode(n: Any, a: Array, *, dtype: DType = dtypes.uint8, channels: int = 0, ratio: int = 1) -> Array:
     """Returns the pixels of an image, [height, width, channels].
 
     JPEG files are decoded by exact arithmetic, TensorFlow's INTEGER_ACCURATE; its default, INTEGER_FAST, differs by some units.
     """
     data: Any = a[()]
+    if n.op == "DecodeGif" or (n.op == "DecodeImage" and data[:3] == b"GIF"):
+        found = images.frames(pillow(), data)
+        found = found if n.attr("expand_animations", True) else found[0]
+        return found / np.float32(255) if dtype is dtypes.float32 else found
     wide = dtype is dtypes.uint16
     bitmap = n.op == "DecodeBmp" or (n.op == "DecodeImage" and data[:2] == b"BM")
     found = images.bitmap(data, channels, wide) if bitmap else images.decoded(pillow(), data, channels, ratio, wide)
@@ -311,6 +315,14 @@ def decode(n: Any, a: Array, *, dtype: DType = dtypes.uint8, channels: int = 0, 
 
 
 steps("EncodePng")(lambda n, a: text.objects([images.encoded(pillow(), a)], ()))
+
+
+@steps("EncodeJpeg", "EncodeJpegVariableQuality")
+def encode_jpeg(n: Any, a: Array, *given: Array, quality: int = 95, progressive: bool = False) -> Array:
+    options = {"progressive": progressive, "optimize": n.attr("optimize_size", False)}
+    options["subsampling"] = 2 if n.attr("chroma_downsampling", True) else 0
+    return text.objects([images.encoded(pillow(), a, quality=int(given[0]) if given else quality, **options)], ())
+
 
 # ---- examples ---------------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import elementwise as by_element
-from ngraph.frontends.positional import indexing, norms, sampling, shapes, windows
+from ngraph.frontends.positional import indexing, norms, recurrent, sampling, shapes, windows
 from ngraph.frontends.positional.adjoint import adjoint
 from ngraph.frontends.positional.reductions import total
 from ngraph.frontends.positional.shapes import permuted
@@ -86,7 +86,7 @@ def _filters(g: Any, w: Value) -> Value:
     return ConstantArray(np.transpose(w.array, order), w.name) if isinstance(w, ConstantArray) else permuted(g.tensor(w), *order)
 
 
-def _convolution(n: Any, x: Tensor, w: Value) -> Tensor:
+def convolved(n: Any, x: Tensor, w: Value) -> Tensor:
     """Returns the convolution of x, channels as dim 1, with filters [spatial…, c, m]."""
     g = n.g
     by = windowing(n, g.numbers(w.shape[:-2]), x.rank)
@@ -111,7 +111,7 @@ def conv_input_gradient(n: Any, sizes: Lengths, w: Value, d: Tensor) -> Tensor:
     w = _by_depth(n, w)
     inside = sizes if len(sizes) == d.rank - 2 else first_size(n, sizes)[2:]  # spatial sizes may stand alone
     channels = w.shape[-2] if len(sizes) == d.rank - 2 else first_size(n, sizes)[1]
-    return back(n, adjoint(n.g, lambda x: _convolution(n, x, w), [d.shape[0], channels, *inside], d.op.dtype, first(n, d)))
+    return back(n, adjoint(n.g, lambda x: convolved(n, x, w), [d.shape[0], channels, *inside], d.op.dtype, first(n, d)))
 
 
 @translates("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
@@ -120,7 +120,7 @@ def conv_filter_gradient(n: Any, x: Tensor, sizes: Lengths, dy: Tensor) -> Value
     wanted = n.g.numbers(sizes)
     *sides, c, m = wanted
     shape = [*sides, 1, c * m] if n.op.startswith("Depth") else wanted
-    return n.g.reshape(adjoint(n.g, lambda w: _convolution(n, t, w), shape, d.op.dtype, d), wanted)
+    return n.g.reshape(adjoint(n.g, lambda w: convolved(n, t, w), shape, d.op.dtype, d), wanted)
 
 
 @translates("StridedSliceGrad")
@@ -295,9 +295,26 @@ def scale_and_translate_gradient(
 
 rows(
     {
-        "Conv2D Conv3D DepthwiseConv2dNative": lambda n, x, w: back(n, _convolution(n, first(n, n.g.tensor(x)), _by_depth(n, w))),
+        "Conv2D Conv3D DepthwiseConv2dNative": lambda n, x, w: back(n, convolved(n, first(n, n.g.tensor(x)), _by_depth(n, w))),
         "MaxPool AvgPool MaxPool3D AvgPool3D": lambda n, x: back(n, _pooled(n, first(n, n.g.tensor(x)))),
         "LRN": lambda n, x: _local_response(n, n.g.tensor(x)),
         "ResizeBilinear ResizeNearestNeighbor ResizeBicubic": lambda n, x, sizes: _resized(n, n.g.tensor(x), n.g.sizes(sizes)),
     }
 )
+
+
+# ---- recurrent layers of TensorFlow 1 -----------------------------------------------------------------------------------
+
+_GATES = {"LSTMBlockCell": (1.0, 3.0), "BlockLSTM": (1.0, 3.0), "BlockLSTMV2": (0.0, 0.0)}  # forget_bias and cell_clip by default
+
+
+@translates(*_GATES, results="i cs f o ci co h")
+def lstm_block(n: Any, *given: Tensor) -> tuple[Tensor, ...]:
+    """Returns gates, cell and output of a step, or with the number of steps in front, of all times of [time, batch, inputs]."""
+    steps, (x, c, h, w, *peepholes, b) = given[:-8] or [None], given[-8:]
+    forget, clip = (n.attr(name, default) for name, default in zip(("forget_bias", "cell_clip"), _GATES[n.op], strict=True))
+    how = ("ifco" if n.op.endswith("V2") else "icfo", forget, clip)
+    return recurrent.lstm_block(n.g, how, x, c, h, w, peepholes if n.attr("use_peephole", False) else [], b, steps[0])
+
+
+translates("GRUBlockCell", results="r u c h")(lambda n, *given: recurrent.gru_block(n.g, *map(n.g.tensor, given)))

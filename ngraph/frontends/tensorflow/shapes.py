@@ -266,6 +266,24 @@ def top_k(g: Any, t: Tensor, count: Length | None = None, *, k: int, index_type:
     return values, Tensor(e.cast(places.op, index_type), places.dims)
 
 
+@translates("NthElement")
+def nth(g: Any, t: Tensor, k: Ints, *, reverse: bool = False) -> Tensor:
+    """Returns the element that has k smaller ones along the last dim, or as many larger ones."""
+    (many,) = k
+    return shapes.at(g, indexing.top_k(g, t, t.rank - 1, many + 1, reverse)[0], t.rank - 1, many)
+
+
+@translates("UnravelIndex")
+def unravelled(g: Any, i: Tensor, sizes: Lengths) -> Value:
+    """Returns the places, dim by dim, of elements by their numbers."""
+
+    def along(k: int) -> Value:
+        inner, own = (shapes.size_op(s, i.op.dtype) for s in (product(sizes[k + 1 :]), sizes[k]))
+        return by_element.alone(g, lambda v: e.remainder(e.floordivide(v, inner), own), i)
+
+    return shapes.stacked(g, [along(k) for k in range(len(sizes))])
+
+
 @translates("ApproxTopK", results="values indices")
 def approximate_top_k(g: Any, t: Tensor, *, k: int, reduction_dimension: int = -1, is_max_k: bool = True) -> tuple[Tensor, Tensor]:
     """Returns the best elements along a dim, all of which are found."""

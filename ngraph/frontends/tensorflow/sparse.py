@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.positional import ctc, indexing, reductions, shapes
+from ngraph.frontends.positional import ctc, indexing, reductions, sets, shapes
 from ngraph.frontends.positional import elementwise as by_element
 from ngraph.frontends.positional import sparse as arrays
 from ngraph.frontends.positional.adjoint import adjoint
@@ -250,8 +250,15 @@ def _row_of_rows(n: Any, splits: Value, values: Value, *more: Value) -> tuple[An
     return splits.np, values.np
 
 
+def _of_paths(n: Any, x: Value, lengths: Value) -> list[Any]:
+    """Returns the dtypes of the places, values and shapes of all ranks, and of their scores."""
+    return [np.int64] * 3 * n.attr("top_paths", 1) + [x.np]
+
+
 _SPARSE, _OUT = "int64 1 int64", "output_indices output_values output_shape"
 _MANY = "output_indices*num_split output_values*num_split output_shape*num_split"
+_PATHS = "decoded_indices*top_paths decoded_values*top_paths decoded_shape*top_paths log_probability"
+_SETS = "result_indices result_values result_shape"
 rows_of_steps(
     {
         "SparseSlice": (arrays.part, _SPARSE, _OUT),
@@ -279,5 +286,13 @@ rows_of_steps(
         "ListDiff": (arrays.difference, "0 out_idx=int32", "out idx"),
         "EditDistance": (arrays.distances, "float32", ""),
         "CTCGreedyDecoder": (ctc.best_path, "int64 int64 int64 0", "decoded_indices decoded_values decoded_shape log_probability"),
+        "CTCBeamSearchDecoder": (ctc.beam_search, _of_paths, _PATHS),
+        "SetSize": (sets.sizes, "int32", ""),
+        "DenseToDenseSetOperation": (partial(sets.combined, sparse=(False, False)), "int64 0 int64", _SETS),
+        "DenseToSparseSetOperation": (partial(sets.combined, sparse=(False, True)), "int64 0 int64", _SETS),
+        "SparseToSparseSetOperation": (partial(sets.combined, sparse=(True, True)), _SPARSE, _SETS),
+        "SparseCross": (sets.cross, "int64 out_type=int64 int64", _OUT),
+        "SparseCrossV2": (partial(sets.cross, hashed_output=False), "int64 object int64", _OUT),
+        "IsotonicRegression": (sets.descending, "output_dtype=float32 int32", "output segments"),
     }
 )  # fmt: skip

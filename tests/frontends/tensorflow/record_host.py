@@ -3,6 +3,7 @@
 It writes FOLDER/host.npz, in the form of `record.py`'s ops.npz, and FOLDER/tables.zip with two SavedModels.
 """
 
+import base64
 import io
 import os
 import struct
@@ -285,6 +286,33 @@ case(
 BITMAP = bitmap(picture(3, 6, 3))
 case("DecodeImage_bmp", lambda a: (tf.io.decode_image(a, expand_animations=False), tf.io.decode_image(a, 3, tf.uint16, False)), BITMAP)
 
+PLACES = np.array([[0, 0], [0, 1], [2, 0]], np.int64)
+case(
+    "SparseCross",
+    lambda a, b, c: tuple(
+        part
+        for made in (
+            tf.sparse.cross_hashed([tf.SparseTensor(PLACES, a, [3, 2]), b], 100),
+            tf.sparse.cross_hashed([b, c], 0, 7),
+            tf.sparse.cross([tf.SparseTensor(PLACES, a, [3, 2]), tf.strings.as_string(b), c]),
+            tf.sparse.cross([c, c], separator="/"),
+        )
+        for part in (made.indices, made.values, made.dense_shape)
+    ),
+    s("u", "v", "w"),
+    np.array([[3, 1], [4, 1], [5, 9]]),
+    s("x", "y", "z", shape=(3, 1)),
+)
+case("SetOperation", lambda a, b: tuple(x.values for x in (tf.sets.union(a, b), tf.sets.difference(a, b))), GRID, GRID[:, ::-1].copy())
+
+GIF = np.array(
+    base64.b64decode(  # two frames of 4 x 6 pixels, red and blue
+        "R0lGODdhBgAEAIEAAP8AAAAAAAAAAAAAACwAAAAABgAEAAAICwABCBxIsKDBgQEBACH5BAEAAAEALAAAAAAGAAQAgQAA/wAAAAAAAAAAAAgLAAEIHEiwoMGBAQEAOw=="
+    ),
+    object,
+)
+case("DecodeGif", lambda a: (raw.DecodeGif(contents=a), tf.io.decode_image(a), tf.io.decode_image(a, expand_animations=False)), GIF)
+case("EncodeJpeg", lambda a: tf.io.decode_jpeg(tf.io.encode_jpeg(a, quality=90), dct_method="INTEGER_ACCURATE"), picture(9, 11, 3))
 
 for dtype in (tf.float32, tf.float64, tf.float16):
     case(
