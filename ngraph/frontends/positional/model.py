@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ngraph.errors import ArgumentError, ParseError, StateError
 from ngraph.frontends.positional.index import DirectCall, ModelIndex
 from ngraph.frontends.positional.ports import About, Port
+from ngraph.op_graph.memory import no_collection
 from ngraph.transformers import make_transformer
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class Model:
             if self._reader is None:
                 if self._index is not None:  # nobody has compiled this file for such a call
                     self.transformer.prepare()
-                self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
+                with no_collection():
+                    self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
                 made.hold(self._state, self._capacity)
                 if getattr(self, "about", made.about) != made.about:
                     raise ParseError(f"{self._source} has changed since it was loaded", fix="load it again")

@@ -20,7 +20,7 @@ from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, St
 from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
-from ngraph.op_graph.memory import with_room
+from ngraph.op_graph.memory import no_collection, with_room
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import assign, variable
@@ -280,7 +280,8 @@ class Reader:
         """The results, with the graph read (again) on the way."""
         while True:
             try:
-                return self._walked(self._run(slots))
+                with no_collection():
+                    return self._walked(self._run(slots))
             except Fixed as found:
                 if found.names <= self.fixed:
                     raise GraphError(f"the lengths {sorted(found.names)} are needed, and cannot be known") from None
