@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError
+from ngraph.errors import ArgumentError, GraphError
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow has an environment of its own: make bridge-tests")
 
@@ -728,3 +728,24 @@ def test_assets_of_tensorflow_1_are_listed_in_a_collection(transformer, tmp_path
         builder.save()
     words.unlink()
     assert ng.tensorflow.load(folder, transformer)(x).tolist() == [2, 0, -1]
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_variables_without_a_checkpoint_are_set_by_their_initializers(resource, transformer):
+    """As a session does it: to read one before is an error, for a check as well."""
+    v1, x = tf.compat.v1, np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        given = v1.placeholder(F, [None, 4], name="x")
+        w = v1.get_variable("w", initializer=np.arange(8, dtype=np.float32).reshape(4, 2), use_resource=resource)
+        loss = tf.reduce_sum((given @ w) ** 2, name="loss")
+        step, init = v1.train.AdamOptimizer(0.1).minimize(loss, name="step"), v1.global_variables_initializer()
+        tf.identity(v1.is_variable_initialized(w), name="is_set")
+        session.run(init)
+        wanted = [session.run([loss, step], {given: x})[0] for _ in range(3)]
+    model = ng.tensorflow.load(graph.as_graph_def(), transformer)
+    assert not model.run(["is_set:0"], {})[0]
+    with pytest.raises(GraphError, match="'w' has no value"):
+        model.run(["loss:0"], {"x:0": x})
+    model.run([init.name], {})
+    assert model.run(["is_set:0"], {})[0]
+    np.testing.assert_allclose([model.run(["loss:0", "step"], {"x:0": x})[0] for _ in range(3)], wanted, 1e-5)

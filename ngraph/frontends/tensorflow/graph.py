@@ -207,6 +207,7 @@ class FunctionLibrary:
         self._bodies: dict[str, GraphBody] = {}
         self._constants: dict[int, ConstantArray] = {}
         self.tables: dict[str, dict[Any, Any]] = {}  # what lookup tables hold, by name
+        self.unset = set[str]()  # variables that calls have to write before they read them
         self.initializing = False
         self.most = max(MOST_NODES, 16 * (len(graph.node) + sum(len(f.node_def) for f in graph.library.function)))
 
@@ -240,12 +241,14 @@ class FunctionLibrary:
 
     def current(self, g: ModelTrace, name: str) -> Value:
         """Returns what a variable holds now. Raises GraphError for one that has no value."""
-        if name in g.variables:
-            return g.current(name)
-        found = self.stored(name)
+        found = None if name in self.unset else g.current(name) if name in g.variables else self.stored(name)
         if found is None:
-            raise GraphError(f"the variable {name!r} has no value", fix="give the checkpoint that belongs to the graph")
+            raise GraphError(f"the variable {name!r} has no value", fix="run its initializer first, or give the checkpoint of the graph")
         return found
+
+    def has_value(self, g: ModelTrace, name: str) -> bool:
+        """Returns whether a variable has been written, or starts with an array."""
+        return name not in self.unset and (name in g.variables or self.stored(name) is not None)
 
     def read(self, g: ModelTrace, value: Value) -> Value:
         """Returns what a variable holds now, for a reference to it; other values as they are."""

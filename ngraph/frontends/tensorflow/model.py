@@ -83,14 +83,17 @@ class TensorflowModel(Model):
         if key not in self._sessions:
             self.file.by_value[key] = room("saved").by_values(self.file, list(fetched), list(feeds))
             self._sessions[key] = TensorflowModel(self.file, Tensorflow(key), *self._options)
-        found = self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
+        session, unset = self._sessions[key], len(self.file.unset)
+        found = session._results({name: np.asarray(a) for name, a in feeds.items()})
+        if len(self.file.unset) < unset:
+            self._sessions.clear()  # they may have asked whether these variables have values
         silent = [self.file.graph.silent(value) for value in self.file.by_value[key].results.values()]
         return [None if nothing else a for nothing, a in zip(silent, found, strict=True)]
 
     def value(self, name: str) -> np.ndarray[Any, Any]:
         """Returns what a variable holds. Raises ArgumentError for an unknown name."""
         variable = self.file.shared.get(id(self.transformer), {}).get(name)
-        if variable is not None:
+        if variable is not None and name not in self.file.unset:
             return np.asarray(self.transformer.get(variable))
         stored = self.file.stored(name)
         if stored is None:

@@ -37,7 +37,7 @@ class TensorflowReader(Reader):
         wanted |= set(trainable(patterns, floats))
         shared = file.shared.setdefault(id(transformer), {})
         for name in sorted(wanted - set(shared)):
-            start = file.stored(name)
+            start = file.stored(name) or file.empty(name)
             if start is None:
                 raise ArgumentError(f"the variable {name!r} of {file.name} has no value", fix="give the checkpoint of the graph")
             shared[name] = parameter(name, np.array(start.array))

@@ -149,6 +149,15 @@ class ModelFile(FunctionLibrary):
             self._stored[name] = ConstantArray(self.checkpoint.get_tensor(key)[self.parts.get(name, ())], name)
         return self._stored[name]
 
+    def empty(self, name: str) -> ConstantArray | None:
+        """Returns zeros for a variable that a call has to write first; None where the file does not say its shape."""
+        attr = next(self.graph.nodes[node].proto.attr for node, of in self.handles.items() if of == name)
+        shape, dtype = shape_of(attr["shape"].shape), numpy_type(attr["dtype"].type)
+        if shape is None or None in shape or dtype is None or dtype.hasobject:
+            return None
+        self.unset.add(name)
+        return ConstantArray(np.zeros([s for s in shape if s is not None], dtype), name)
+
     def written(self) -> set[str]:
         """Returns the names of variables that a call of any signature may write."""
         handles = {f"{node}:0": name for node, name in self.handles.items()}

@@ -38,6 +38,7 @@ def write(n: Any, handle: Value, value: Value) -> None:
     if n.library.initializing and isinstance(value, ConstantArray):
         n.library.put(handle.name, value)
     else:
+        n.library.unset.discard(handle.name)
         n.g.assign(handle.name, value)
 
 
@@ -47,9 +48,13 @@ rows(
         "VariableV2 Variable": lambda n: Reference(n.library.handles.get(n.name, n.name)),
         "ReadVariableOp": current,
         "VariableShape": lambda n, x: ConstantArray(np.array(n.g.numbers(current(n, x).shape), n.attr("out_type", np.int32))),
-        "VarIsInitializedOp IsVariableInitialized": lambda n, x: ConstantArray(np.array(True)),
         "ResourceGather": lambda n, x, i: indexing.gathered(n.g, n.g.tensor(current(n, x)), i, 0, n.takes[0]),
     }
+)
+
+
+translates("VarIsInitializedOp", "IsVariableInitialized", references=True)(
+    lambda n, x: ConstantArray(np.array(n.library.has_value(n.g, x.name)))
 )
 
 
