@@ -16,6 +16,7 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.products import DOTS, PRODUCTS
 from ngraph.targets.tuning import (
     ASSUMED_SPREAD,
+    CONFLICT_BYTES,
     COST_ROUNDING,
     MATRIX_SPEED,
     MAX_BLOCK_SIZES,
@@ -783,7 +784,7 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     predicated = {n for p, n, r in g.inner if r.predicate and p not in g.recomputed}
     work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
-    work += SCATTERED_STORE_COST * m.lanes32 * _scattered(g)
+    work += SCATTERED_STORE_COST * m.lanes32 * _scattered(g, m, fixed)
     busy, slower = choice.shared_out()
     seconds = traffic * slower + sum(g.again.values()) + max(work / m.speed / busy, anew) + m.launch
     if not fixed and not g.open.isdisjoint(g.widest.space) and not g.divisible:
@@ -815,11 +816,12 @@ def _computed_axes(p: PiecewisePart) -> frozenset[AxisId] | None:
     return frozenset[AxisId]().union(*[r.axes for r in computed]) if computed else None
 
 
-def _scattered(g: FusionGroup) -> int:
+def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
     """Returns the elements that are stored one by one.
 
-    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie. A part of
-    a join with computed places is stored so, unless they are the same along an axis of the join.
+    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie. Those
+    made of a sum of products count where its vectors have elements in so few sets of the first cache that their lines drive each other out.
+    A part of a join with computed places is stored so, unless they are the same along an axis of the join.
     """
     one_by_one = 0
     for n in g.nodes:
@@ -828,13 +830,26 @@ def _scattered(g: FusionGroup) -> int:
             if computed is not None:
                 rows = [e.of for e in p.place.values() if type(e) is Idx and e.of not in computed and g.length(e.of) > 1]
                 one_by_one += 0 if rows else math.prod([g.length(a) for a in p.axes])
+    sums = [n for n in g.nodes if n.kind == "reduce" and n.axes and any(g.facts.is_factor(r.source) for r in n.reads if r.source in g.set)]
+    vectors = {g.stage_of[s]: s.axes[-1] for s in sums if s in g.stage_of}
     spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
     for n in g.results:
         last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
-        if last is not None:
+        vector = vectors.get(g.stage_of[n]) if n in g.stage_of else None
+        if last is not None and vector in n.axes:
+            one_by_one += n.size if _meet(g, m, n, vector, loops) else 0
+        elif last is not None:
             along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
     return one_by_one + sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
+
+
+def _meet(g: FusionGroup, m: Cpu, n: TensorNode, a: AxisId, loops: Mapping[AxisId, int]) -> bool:
+    """Whether the elements of a result along an axis lie in so few sets of the first cache that it cannot hold the line of each."""
+    apart = n.dtype.bits // 8 * math.prod([g.length(x) for x in n.axes[n.axes.index(a) + 1 :]])
+    places = min(g.length(a), loops.get(a, g.length(a)))
+    common = math.gcd(apart, 2 * CONFLICT_BYTES)
+    return common > m.line and places * common > m.usable_l1
 
 
 def _alone(work: float, size: int) -> bool:
