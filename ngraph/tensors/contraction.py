@@ -54,10 +54,12 @@ def vector_of(
         having = [f for f in factors if a in f.axes]
         own = sum([sizes[f] for f in having])
         windows = sum([a not in f.identity_indexed for f in having])
-        slight = (last is None or terms >= MIN_UNPACKED_TERMS) and n > lanes and own * MIN_PARAMETER_RATIO <= sum(sizes.values())
+        small = min([sizes[f] for f in having], default=0) * MIN_PARAMETER_RATIO <= sum(sizes.values())
+        slight = (last is None or terms >= MIN_UNPACKED_TERMS) and n > lanes and small
         features = any(f.parameters for f in having) if still else slight
+        shared = len(having) > 1 and not (features and small)  # filters that each have one channel are read along it, too
         here = min(n, blocks.get(a, n))
-        good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
+        good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + shared)
         good *= (1.5 if a == last else 1) * (1.5 if features else 1) * (OPEN_VECTORS if known(a) is None else 1)
         return good, -own, free.index(a)
 
