@@ -548,8 +548,7 @@ class _Choice:
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
-        products = [n for n in g.nodes if n.kind == "elem" and g.facts.is_factor(n)]
-        self.last |= {s.axes[-1] for n in products for s in g.facts.users[n] if s.axes and not s.result}  # transposed later, maybe
+        self.last |= {s.axes[-1] for s in _contractions(g) if not s.result}  # transposed later, maybe
 
     def length(self, a: AxisId) -> int:
         return self.assumed[a] if a in self.assumed else self.g.length(a)
@@ -830,8 +829,7 @@ def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
             if computed is not None:
                 rows = [e.of for e in p.place.values() if type(e) is Idx and e.of not in computed and g.length(e.of) > 1]
                 one_by_one += 0 if rows else math.prod([g.length(a) for a in p.axes])
-    sums = [n for n in g.nodes if n.kind == "reduce" and n.axes and any(g.facts.is_factor(r.source) for r in n.reads if r.source in g.set)]
-    vectors = {g.stage_of[s]: s.axes[-1] for s in sums if s in g.stage_of}
+    vectors = {g.stage_of[s]: s.axes[-1] for s in _contractions(g)}
     spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
     for n in g.results:
         last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
@@ -842,6 +840,17 @@ def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
             along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
     return one_by_one + sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
+
+
+def _contractions(g: FusionGroup) -> list[TensorNode]:
+    """Returns the sums of products of which an operand lacks an axis of the result: vectors lie along the last one."""
+    found = []
+    for n in g.nodes:
+        if n.kind == "elem" and g.facts.is_factor(n):
+            (s,) = g.facts.users[n]
+            if s in g.set and s.axes and any(not r.axes.issuperset(s.axes) for r in n.reads):
+                found.append(s)
+    return found
 
 
 def _meet(g: FusionGroup, m: Cpu, n: TensorNode, a: AxisId, loops: Mapping[AxisId, int]) -> bool:

@@ -369,12 +369,13 @@ def test_panels_divide_and_fit_registers(n, rows, machine):
 
 
 def test_vectors_lie_along_what_turns_have_enough_of():
-    """Of an axis of 256, work items have 8 places: that fills half a vector."""
+    """Of an axis of 256, work items have 8 places: that fills half a vector. One of open length fills them in part, too."""
     c, k = AxisId("C"), AxisId("K")
     factors = [OperandAxes((c,), frozenset({c}), False), OperandAxes((k,), frozenset({k}), False)]
     lengths = {c: 256, k: 512}
-    assert vector_of((c, k), factors, None, lengths.__getitem__, 16) == c
-    assert vector_of((c, k), factors, None, lengths.__getitem__, 16, {c: 8}) == k
+    assert vector_of((c, k), factors, None, lengths.__getitem__, lengths.get, 16) == c
+    assert vector_of((c, k), factors, None, lengths.__getitem__, lengths.get, 16, {c: 8}) == k
+    assert vector_of((c, k), factors, None, lengths.__getitem__, {k: 512}.get, 16) == k
 
 
 def test_a_copy_of_an_input_is_made_once_and_keeps_its_order():
