@@ -273,8 +273,8 @@ def _stretched(x: Op, axis: Axis, out: Axis, method: str, align_corners: bool, a
     if antialias or method == "area":
         wide = _wide(x)
         weights = cast(_shares_read(axis, out, method, align_corners), wide)
-        made = contract(cast(x, wide), weights, over=(axis,), accumulate=wide)
-        return _narrowed(broadcast(made, [out if a == axis else a for a in x.axes]), x.dtype)
+        parts = where(equal(weights, 0.0), 0.0, cast(x, wide) * weights)  # infinities elsewhere do not count
+        return _narrowed(broadcast(total(parts, (axis,)), [out if a == axis else a for a in x.axes]), x.dtype)
     if method.startswith("nearest"):
         ratio = cast(count([axis], dtypes.float64) / count([out], dtypes.float64), dtypes.float32)
         start = 0.5 if method == "nearest-exact" else 0.0

@@ -203,6 +203,18 @@ def test_lengths_that_come_with_calls_are_interpolated(method, more):
             np.testing.assert_allclose(gradient, slope[:, 0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("more", [{"method": "area"}, {"antialias": True}])
+def test_infinities_reach_what_takes_them_in_alone(more):
+    given = np.arange(24, dtype=np.float32).reshape(2, 12)
+    given[0, 5], given[1, 11] = inf, nan
+    found = []
+    for axes in ("N=? H=?", "N=2 H=12"):
+        x = ng.placeholder(axes)
+        found.append(ng.function(ng.interpolate(x, {"H": 4}, **more), x)(given))
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    assert np.isfinite(found[0]).sum() >= 4
+
+
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 def test_one_element_between_corners_is_that_of_a_known_length(method):
     given = np.random.default_rng(1).uniform(size=(2, 9)).astype(np.float32)
