@@ -835,7 +835,7 @@ def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
         last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
         vector = vectors.get(g.stage_of[n]) if n in g.stage_of else None
         if last is not None and vector in n.axes:
-            one_by_one += n.size if _meet(g, m, n, vector, loops) else 0
+            one_by_one += n.size if _conflicts(g, m, n, vector, loops) else 0
         elif last is not None:
             along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
@@ -853,7 +853,7 @@ def _contractions(g: FusionGroup) -> list[TensorNode]:
     return found
 
 
-def _meet(g: FusionGroup, m: Cpu, n: TensorNode, a: AxisId, loops: Mapping[AxisId, int]) -> bool:
+def _conflicts(g: FusionGroup, m: Cpu, n: TensorNode, a: AxisId, loops: Mapping[AxisId, int]) -> bool:
     """Whether the elements of a result along an axis lie in so few sets of the first cache that it cannot hold the line of each."""
     apart = n.dtype.bits // 8 * math.prod([g.length(x) for x in n.axes[n.axes.index(a) + 1 :]])
     places = min(g.length(a), loops.get(a, g.length(a)))
