@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ngraph.errors import ArgumentError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
@@ -167,7 +169,7 @@ def _sample_slope(op: Op, dy: Op, drawn: Op, a: Op) -> tuple[None, Op]:
 sample_of_gamma: OpDef = composite(
     "sample_of_gamma",
     "The first operand, numbers drawn from the gamma distribution; their derivative by its shape, the second operand.",
-    lambda x, shape: x + 0 * shape,
+    lambda x, shape: np.broadcast_arrays(x, shape)[0],
     lambda x, shape: broadcast(x, (x + shape).axes),
     _sample_slope,
     arity=2,
