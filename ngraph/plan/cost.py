@@ -38,6 +38,7 @@ from ngraph.targets.tuning import (
     SCATTERED_STORE_COST,
     SERIAL_TRAFFIC_COST,
 )
+from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.graph import PiecewisePart, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, affine
 
@@ -548,7 +549,7 @@ class _Choice:
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
-        self.last |= {s.axes[-1] for s in _contractions(g) if not s.result}  # transposed later, maybe
+        self.last |= {a for s, a in _vectors(g, m, {}).items() if not s.result}  # transposed later, maybe
 
     def length(self, a: AxisId) -> int:
         return self.assumed[a] if a in self.assumed else self.g.length(a)
@@ -818,9 +819,10 @@ def _computed_axes(p: PiecewisePart) -> frozenset[AxisId] | None:
 def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
     """Returns the elements that are stored one by one.
 
-    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie. Those
-    made of a sum of products count where its vectors have elements in so few sets of the first cache that their lines drive each other out.
-    A part of a join with computed places is stored so, unless they are the same along an axis of the join.
+    Of several results over one space, which are made in one loop, some have another last axis than that along which vectors lie. Several
+    made of a sum of products, as an optimizer's update makes of a gradient, count where its vectors have elements in so few sets of the
+    first cache that their lines drive each other out. A part of a join with computed places is stored so, unless they are the same along
+    an axis of the join.
     """
     one_by_one = 0
     for n in g.nodes:
@@ -829,27 +831,43 @@ def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
             if computed is not None:
                 rows = [e.of for e in p.place.values() if type(e) is Idx and e.of not in computed and g.length(e.of) > 1]
                 one_by_one += 0 if rows else math.prod([g.length(a) for a in p.axes])
-    vectors = {g.stage_of[s]: s.axes[-1] for s in _contractions(g)}
+    vectors = {g.stage_of[s]: a for s, a in _vectors(g, m, loops).items()}
+    met: dict[Any, list[int]] = {}  # sizes of such results, by stage
     spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
     for n in g.results:
         last = next((a for a in reversed(n.axes) if g.length(a) > 1), None) if n.kind == "elem" else None
         vector = vectors.get(g.stage_of[n]) if n in g.stage_of else None
         if last is not None and vector in n.axes:
-            one_by_one += n.size if _conflicts(g, m, n, vector, loops) else 0
+            if _conflicts(g, m, n, vector, loops):
+                met.setdefault(g.stage_of[n], []).append(n.size)
         elif last is not None:
             along = spaces.setdefault(n.space, {})
             along[last] = along.get(last, 0) + n.size
+    one_by_one += sum([sum(sizes) for sizes in met.values() if len(sizes) > 1])
     return one_by_one + sum([sum(along.values()) - max(along.values()) for along in spaces.values()])
 
 
-def _contractions(g: FusionGroup) -> list[TensorNode]:
-    """Returns the sums of products of which an operand lacks an axis of the result: vectors lie along the last one."""
-    found = []
+def _vectors(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> dict[TensorNode, AxisId]:
+    """Returns the sums of products of which an operand lacks an axis of the result, and the axis along which their vectors lie."""
+    found = {}
+    known = {a: None if a in g.open else g.length(a) for a in g.widest.space}
     for n in g.nodes:
-        if n.kind == "elem" and g.facts.is_factor(n):
-            (s,) = g.facts.users[n]
-            if s in g.set and s.axes and any(not r.axes.issuperset(s.axes) for r in n.reads):
-                found.append(s)
+        if n.kind != "elem" or not g.facts.is_factor(n):
+            continue
+        (s,) = g.facts.users[n]
+        if s not in g.set or not s.axes or all(r.axes.issuperset(s.axes) for r in n.reads):
+            continue
+        space = (*s.axes, *s.reduced)
+        factors = [
+            OperandAxes(
+                tuple([a for a in space if a in r.axes]), frozenset([a for a in space if windowless(r, a, g.length)]), g.parameters(r)
+            )
+            for r in n.reads
+        ]
+        last = next((r.axes[-1] for r in g.results if r.axes and r.space == s.space - {*s.reduced}), s.axes[-1])
+        vector = vector_of(s.axes, factors, last, g.length, known.get, m.lanes32, loops)
+        if vector is not None:
+            found[s] = vector
     return found
 
 
