@@ -34,7 +34,9 @@ CHECKS = VALUE_CHECKS | frozenset(
     f"aten.{name}" for name in "_assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size".split()
 )
 TAKE_NUMBERS = frozenset(
-    f"aten.{name}" for name in "add sub mul div remainder pow eq ne lt le gt ge maximum minimum clamp full scalar_tensor".split()
+    f"aten.{name}"
+    for name in "add sub rsub mul div remainder pow eq ne lt le gt ge maximum minimum clamp clamp_min clamp_max masked_fill full"
+    " scalar_tensor".split()
 )
 SETTINGS = frozenset(  # numbers in schemas that the code of an op depends on
     "alpha beta correction input_scale lambd max_val maxnorm min_val negative_slope ord p scale threshold".split()

@@ -139,7 +139,7 @@ def places(n: TorchNode, t: Tensor, at: Sequence[int], met: Sequence[Tensor]) ->
     return [indexing.index_along(n.g, i.op, None, t.dims[k], f"dim {k} of the tensor") for k, i in zip(at, met, strict=True)]
 
 
-@translates("aten.index.Tensor")
+@translates("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     t, at, met, dims = meeting(n, a, indices)
     found = gather_op(t.op, *places(n, t, at, met), axes=tuple([t.dims[k] for k in at]), mode="clip")
@@ -149,7 +149,7 @@ def index(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return n.g.made(found, [*rest[:where], *dims, *rest[where:]])
 
 
-@translates("aten.index_put")
+@translates("aten.index_put", "aten._unsafe_index_put")
 def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     given = [i for i in indices if i is not None]
     if len(given) == 1 and given[0].dtype.kind == "bool" and not accumulate and values.rank <= 0 and indices[0] is not None:

@@ -58,7 +58,7 @@ def still(t: Tensor) -> Tensor:
 # ---- products -----------------------------------------------------------------------------------------------------------
 
 
-@translates("aten.mm", "aten.bmm")
+@translates("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv", "aten.vdot")
 def product(n: TorchNode, a: Tensor, b: Tensor, dtype: Any = None) -> Tensor:
     return n.give(matmul(n.g, a, b))
 
@@ -99,7 +99,7 @@ def plus(n: TorchNode, bias: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor
     return n.g.expanded(n.give(each(n.g, lambda p, q: scaled(p, beta) + scaled(q, alpha), bias, y)), n.shape)
 
 
-@translates("aten.addmm", "aten.addmv")
+@translates("aten.addmm", "aten.addmv", "aten.baddbmm")
 def addmm(n: TorchNode, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     return plus(n, bias, wide_product(n, a, b), beta, alpha)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional.elementwise import alone
 from ngraph.frontends.positional.indexing import gathered
 from ngraph.frontends.positional.values import Tensor
 from ngraph.frontends.torch.graph import TorchNode, memory_order
@@ -19,7 +20,7 @@ from ngraph.ops.rearrange import iota, product
 # ---- other shapes -------------------------------------------------------------------------------------------------------
 
 
-@translates("aten.view.default")
+@translates("aten.view.default", "aten._unsafe_view", "aten.reshape")
 def view(n: TorchNode, a: Tensor, size: Any) -> Tensor:
     return n.g.reshape(a, n.shape)
 
@@ -37,7 +38,7 @@ def transpose(n: TorchNode, a: Tensor, j: int, k: int) -> Tensor:
     return shapes.permuted(a, *order)
 
 
-@translates("aten.t")
+@translates("aten.t", "aten.numpy_T")
 def turned(n: TorchNode, a: Tensor) -> Tensor:
     return shapes.permuted(a, *reversed(range(a.rank)))
 
@@ -68,6 +69,15 @@ def repeat(n: TorchNode, a: Tensor, repeats: Sequence[Any]) -> Tensor:
 @translates("aten.flip")
 def flip(n: TorchNode, a: Tensor, dims: Sequence[int]) -> Tensor:
     return shapes.flipped(n.g, a, [k % a.rank for k in dims if a.rank])
+
+
+@translates("aten.roll")
+def roll(n: TorchNode, a: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    if not dims:
+        shape = list(a.shape)
+        flat = n.g.reshape(a, [product(shape)])
+        return n.g.reshape(roll(n, flat, shifts, [0]), shape)
+    return shapes.rolled(n.g, a, shifts, [k % a.rank for k in dims])
 
 
 # ---- parts --------------------------------------------------------------------------------------------------------------
@@ -197,6 +207,12 @@ def cat(n: TorchNode, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return shapes.joined(n.g, ts, dim % rank) if ts else n.give(tensors[0])
 
 
+@translates("aten.stack")
+def stack(n: TorchNode, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    made: Tensor = shapes.stacked(n.g, [n.give(t) for t in tensors], dim % len(n.shape))
+    return made
+
+
 @translates("aten.constant_pad_nd")
 def pad(n: TorchNode, a: Tensor, sizes: Sequence[Any], value: Any = 0) -> Tensor:
     number = n.dtype.np.type(n.g.number(value) if isinstance(value, Expr) else value).item()
@@ -233,6 +249,14 @@ def slice_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int = 0, start: 
     return put(n, a, source, dim, first_of(n, a, dim, start), n.g.number(step))
 
 
+@translates("aten.select_scatter")
+def select_scatter(n: TorchNode, a: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:
+    k = dim % a.rank
+    if n.g.truth("lt", index, 0):
+        index = index + a.shape[k]
+    return put(n, a, Tensor(source.op, [*source.dims[:k], None, *source.dims[k:]]), dim, index, 1)
+
+
 @translates("aten.diagonal_scatter")
 def diagonal_scatter(n: TorchNode, a: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A tensor with another in place of a diagonal of two of its dims."""
@@ -258,7 +282,7 @@ def full_of(n: TorchNode, value: Any) -> Tensor:
     return n.g.expanded(n.of(value, n.dtype), n.shape)
 
 
-@translates("aten.full")
+@translates("aten.full", "aten.new_full")
 def full(n: TorchNode, *args: Any, **named: Any) -> Tensor:
     return full_of(n, named.get("fill_value", args[-1] if args else 0))
 
@@ -268,14 +292,26 @@ def full_like(n: TorchNode, a: Any, value: Any, **named: Any) -> Tensor:
     return full_of(n, value)
 
 
-@translates("aten._efficientzerotensor", "aten._new_zeros_with_same_feature_meta")
+@translates("aten.fill")
+def fill(n: TorchNode, a: Any, value: Any) -> Tensor:
+    return full_of(n, value)
+
+
+@translates(
+    "aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.zero", "aten._efficientzerotensor", "aten._new_zeros_with_same_feature_meta"
+)
 def zeros(n: TorchNode, *args: Any, **named: Any) -> Tensor:
     return full_of(n, False if n.dtype.kind == "bool" else 0)
 
 
-@translates("aten.empty", "aten.empty_strided", "aten.empty_permuted", "aten.new_empty_strided")
+@translates("aten.empty", "aten.empty_like", "aten.new_empty", "aten.empty_strided", "aten.empty_permuted", "aten.new_empty_strided")
 def empty(n: TorchNode, *args: Any, **named: Any) -> Tensor:
     return full_of(n, False if n.dtype.kind == "bool" else 0)  # any values do
+
+
+@translates("aten.ones", "aten.ones_like", "aten.new_ones")
+def ones(n: TorchNode, *args: Any, **named: Any) -> Tensor:
+    return full_of(n, True if n.dtype.kind == "bool" else 1)
 
 
 @translates("aten.scalar_tensor")
@@ -286,6 +322,16 @@ def scalar_tensor(n: TorchNode, value: Any, **named: Any) -> Tensor:
 @translates("aten.arange.start_step")
 def arange(n: TorchNode, start: Any, end: Any, step: Any = 1, **named: Any) -> Tensor:
     return counted(n, start, step)
+
+
+@translates("aten.arange.start")
+def arange_from(n: TorchNode, start: Any, end: Any, **named: Any) -> Tensor:
+    return counted(n, start, 1)
+
+
+@translates("aten.arange.default")
+def arange_to(n: TorchNode, end: Any, **named: Any) -> Tensor:
+    return counted(n, 0, 1)
 
 
 def counted(n: TorchNode, start: Any, step: Any) -> Tensor:
@@ -304,3 +350,26 @@ def counted(n: TorchNode, start: Any, step: Any) -> Tensor:
 @translates("prims.iota")
 def prims_iota(n: TorchNode, length: Any, start: Any = 0, step: Any = 1, **named: Any) -> Tensor:
     return counted(n, start, step)
+
+
+@translates("aten.eye")
+def eye(n: TorchNode, *args: Any, **named: Any) -> Tensor:
+    return shapes.eye(n.g, n.shape, 0, n.dtype)
+
+
+def triangle(n: TorchNode, a: Tensor, offset: int, upper: bool) -> Tensor:
+    """Matrices with zeros on one side of a diagonal."""
+    if a.dtype.kind == "bool":
+        made = shapes.triangle(n.g, n.of(a, dtypes.uint8), offset, upper)
+        return alone(n.g, lambda x: e.not_equal(x, 0), made)
+    return shapes.triangle(n.g, a, offset, upper)
+
+
+@translates("aten.tril")
+def tril(n: TorchNode, a: Tensor, diagonal: int = 0) -> Tensor:
+    return triangle(n, a, -diagonal, False)
+
+
+@translates("aten.triu")
+def triu(n: TorchNode, a: Tensor, diagonal: int = 0) -> Tensor:
+    return triangle(n, a, diagonal, True)

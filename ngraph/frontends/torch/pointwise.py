@@ -17,8 +17,8 @@ from ngraph.frontends.torch.table import translates
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import merge
 from ngraph.op_graph.op import Op
+from ngraph.ops import activations, functions
 from ngraph.ops import elementwise as e
-from ngraph.ops import functions
 from ngraph.ops.rearrange import broadcast
 
 # ---- arithmetic ---------------------------------------------------------------------------------------------------------
@@ -47,6 +47,11 @@ def subtract(n: TorchNode, a: Any, b: Any, alpha: Any = 1) -> Tensor:
     return n.each(lambda x, y: x - scaled(y, alpha), a, b)
 
 
+@translates("aten.rsub")
+def subtract_from(n: TorchNode, a: Any, b: Any, alpha: Any = 1) -> Tensor:
+    return n.each(lambda x, y: y - scaled(x, alpha), a, b)
+
+
 @translates("aten.mul")
 def multiply(n: TorchNode, a: Any, b: Any) -> Tensor:
     return n.each(e.logical_and if n.dtype.kind == "bool" else e.multiply, a, b)
@@ -61,7 +66,7 @@ def checked_division(n: TorchNode, function: Callable[[Op, Op], Op], a: Any, b: 
     return n.each(lambda x, y, nothing: function(x, y + nothing), a, b, refused(zero, what, fix, "divisor"))
 
 
-@translates("aten.div")
+@translates("aten.div", "aten.true_divide")
 def divide(n: TorchNode, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return n.each(e.divide, a, b)
@@ -70,6 +75,11 @@ def divide(n: TorchNode, a: Any, b: Any, rounding_mode: str | None = None) -> Te
     if rounding_mode == "trunc":
         return n.each(lambda x, y: functions.trunc(x / y), a, b)
     return n.each(by_element.floor_quotient, a, b)
+
+
+@translates("aten.floor_divide")
+def floor_divide(n: TorchNode, a: Any, b: Any) -> Tensor:
+    return divide(n, a, b, "floor")
 
 
 @translates("aten.remainder")
@@ -119,7 +129,7 @@ def absolute(n: TorchNode, a: Any) -> Tensor:
     return n.each(lambda x: x if x.dtype.kind in ("uint", "bool") else e.absolute(x), a)
 
 
-@translates("aten.sign")
+@translates("aten.sign", "aten.sgn")
 def sign(n: TorchNode, a: Any) -> Tensor:
     if n.dtype.kind == "bool":
         return n.of(a)
@@ -295,11 +305,26 @@ def bounded(bound: Any, n: TorchNode) -> Any:
     return bound
 
 
+@translates("aten.clamp_min")
+def clamp_min(n: TorchNode, a: Any, low: Any) -> Tensor:
+    return clamp(n, a, low)
+
+
+@translates("aten.clamp_max")
+def clamp_max(n: TorchNode, a: Any, high: Any) -> Tensor:
+    return clamp(n, a, None, high)
+
+
 @translates("aten.where")
 def where(n: TorchNode, condition: Any, a: Any, b: Any) -> Tensor:
     c = n.of(condition)
     c = Tensor(truth(c.op), c.dims)
     return n.g.expanded(by_element.each(n.g, e.where, c, n.of(a, n.dtype), n.of(b, n.dtype)), n.shape)
+
+
+@translates("aten.masked_fill")
+def masked_fill(n: TorchNode, a: Any, mask: Any, value: Any) -> Tensor:
+    return where(n, mask, value, a)
 
 
 # ---- activations --------------------------------------------------------------------------------------------------------
@@ -334,6 +359,28 @@ def hardtanh(n: TorchNode, a: Any, low: float = -1.0, high: float = 1.0) -> Tens
     return clamp(n, a, low, high)
 
 
+@translates("aten.softplus")
+def softplus(n: TorchNode, a: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    def function(x: Op) -> Op:
+        y = x * beta
+        return e.where(e.less(threshold, y), x, activations.softplus(y) / beta)
+
+    return n.each(function, a)
+
+
+@translates("aten.hardswish")
+def hardswish(n: TorchNode, a: Any) -> Tensor:
+    return n.each(lambda x: x * e.minimum(e.maximum(x + 3.0, 0.0), 6.0) / 6.0, a)
+
+
+@translates("aten.lerp")
+def lerp(n: TorchNode, a: Any, b: Any, weight: Any) -> Tensor:
+    def function(x: Op, y: Op, w: Op) -> Op:
+        return e.where(e.less(e.absolute(w), 0.5), x + w * (y - x), y - (y - x) * (1.0 - w))
+
+    return n.each(function, a, b, weight)
+
+
 @translates("aten.copysign")
 def copysign(n: TorchNode, a: Any, b: Any) -> Tensor:
     def function(x: Op, y: Op) -> Op:
@@ -341,6 +388,16 @@ def copysign(n: TorchNode, a: Any, b: Any) -> Tensor:
         return e.where(by_element.sign_bit(y), -size, size)
 
     return n.each(function, a, b)
+
+
+@translates("aten.addcmul")
+def addcmul(n: TorchNode, a: Any, b: Any, c: Any, value: Any = 1) -> Tensor:
+    return n.each(lambda x, y, z: x + scaled(y * z, value), a, b, c)
+
+
+@translates("aten.addcdiv")
+def addcdiv(n: TorchNode, a: Any, b: Any, c: Any, value: Any = 1) -> Tensor:
+    return n.each(lambda x, y, z: x + scaled(y / z, value), a, b, c)
 
 
 @translates("prims.fma")
@@ -358,7 +415,7 @@ def divided(n: TorchNode, a: Any, b: Any) -> Tensor:
 # ---- casts and copies ---------------------------------------------------------------------------------------------------
 
 
-@translates("aten._to_copy", "prims.convert_element_type")
+@translates("aten._to_copy", "prims.convert_element_type", "aten.to")
 def to_copy(n: TorchNode, a: Any, *args: Any, **named: Any) -> Tensor:
     return casted(n, a)
 
@@ -375,7 +432,7 @@ def copy(n: TorchNode, a: Any, b: Any, non_blocking: bool = False) -> Tensor:
     return n.g.expanded(casted(n, n.of(b)), n.shape)
 
 
-@translates("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.lift_fresh", "prims.copy_strided")
+@translates("aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.lift_fresh", "aten.contiguous", "prims.copy_strided")
 def same(n: TorchNode, a: Any, *strides: Any, **named: Any) -> Tensor:
     return n.give(a)
 

@@ -67,7 +67,7 @@ def averaged(
     return unbatched(y, a)
 
 
-@translates("aten.avg_pool2d", "aten.avg_pool3d")
+@translates("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
 def average_pool(
     n: TorchNode,
     a: Tensor,
@@ -133,7 +133,7 @@ def shared(n: TorchNode, a: Tensor, size: Sequence[int], pad: Any) -> tuple[Tens
     return Tensor(x, dims), shares
 
 
-@translates("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d")
+@translates("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d", "aten.adaptive_avg_pool1d")
 def adaptive_average_pool(n: TorchNode, a: Tensor, size: Any) -> Tensor:
     return n.give(adapted(n, n.of(a, kinds.wide(n.dtype)), n.g.numbers(size)))
 

@@ -77,9 +77,9 @@ def any_(n: TorchNode, a: Any, dim: Any = None, keepdim: bool = False) -> Tensor
     return logical(n, a, dim, keepdim, "max", "any")
 
 
-@translates("aten._is_all_true")
-def all_(n: TorchNode, a: Any) -> Tensor:
-    return logical(n, a, None, False, "min", "all")
+@translates("aten.all", "aten._is_all_true")
+def all_(n: TorchNode, a: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return logical(n, a, dim, keepdim, "min", "all")
 
 
 def logical(n: TorchNode, a: Tensor, dim: Any, keep: bool, kind: str, name: str) -> Tensor:
@@ -214,6 +214,11 @@ def softmax(n: TorchNode, a: Any, dim: int, half_to_float: bool = False) -> Tens
 def log_softmax(n: TorchNode, a: Any, dim: int, half_to_float: bool = False) -> Tensor:
     t = n.of(a, kinds.wide(n.dtype))
     return n.give(Tensor(reductions.softmax(t.op, along(t, dims_of(t, dim) if t.rank else []), True), t.dims))
+
+
+@translates("aten.logsumexp")
+def log_sum_exp(n: TorchNode, a: Any, dim: Any, keepdim: bool = False) -> Tensor:
+    return folded(n, a, dim, keepdim, reductions.log_sum_exp)
 
 
 @translates("aten.linalg_vector_norm")
