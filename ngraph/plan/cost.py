@@ -16,7 +16,6 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.products import DOTS, PRODUCTS
 from ngraph.targets.tuning import (
     ASSUMED_SPREAD,
-    CONFLICT_BYTES,
     COST_ROUNDING,
     MATRIX_SPEED,
     MAX_BLOCK_SIZES,
@@ -38,7 +37,7 @@ from ngraph.targets.tuning import (
     SCATTERED_STORE_COST,
     SERIAL_TRAFFIC_COST,
 )
-from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
+from ngraph.tensors.contraction import operand_axes, vector_of
 from ngraph.tensors.graph import PiecewisePart, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, affine
 
@@ -512,10 +511,10 @@ class CostTable:
             index = tuple([form(r.index[a]) for a in r.source.axes]) if r.index else ()
             still = self.facts.parameters(r)
             parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.predicate), tuple(sorted(number(r.axes))), still))
-        computed = [_computed_axes(p) for p in n.parts]
-        places = [None if c is None else tuple(sorted(number(c))) for c in computed]
-        own_places = [tuple(sorted(number([e.of for e in p.place.values() if type(e) is Idx]))) for p in n.parts]
-        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, tuple([number(p.axes) for p in n.parts]), *places, *own_places]
+        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, tuple([number(p.axes) for p in n.parts])]
+        for p in n.parts:
+            if (computed := _computed_axes(p)) is not None:
+                parts.append((tuple(sorted(number(computed))), tuple(sorted(number(_own_places(p))))))
         lengths = tuple([(self.facts.length[a], a in self.facts.open) for a in own])
         template = self.templates.setdefault((tuple(parts), lengths), len(self.templates))
         self.signs[n] = made = template, (*own, *[r.source for r in n.reads], n)
@@ -816,6 +815,11 @@ def _computed_axes(p: PiecewisePart) -> frozenset[AxisId] | None:
     return frozenset[AxisId]().union(*[r.axes for r in computed]) if computed else None
 
 
+def _own_places(p: PiecewisePart) -> list[AxisId]:
+    """Returns the axes of which each index of a part of a join has a place of its own."""
+    return [e.of for e in p.place.values() if type(e) is Idx]
+
+
 def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
     """Returns the elements that are stored one by one.
 
@@ -829,9 +833,9 @@ def _scattered(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> int:
         for p in n.parts:
             computed = _computed_axes(p)
             if computed is not None:
-                rows = [e.of for e in p.place.values() if type(e) is Idx and e.of not in computed and g.length(e.of) > 1]
+                rows = [a for a in _own_places(p) if a not in computed and g.length(a) > 1]
                 one_by_one += 0 if rows else math.prod([g.length(a) for a in p.axes])
-    vectors = {g.stage_of[s]: a for s, a in _vectors(g, m, loops).items()}
+    vectors = {g.stage_of[s]: a for s, a in _vectors(g, m, loops).items()} if len(g.results) > 1 else {}
     met: dict[Any, list[int]] = {}  # sizes of such results, by stage
     spaces: dict[frozenset[AxisId], dict[AxisId, int]] = {}
     for n in g.results:
@@ -857,13 +861,7 @@ def _vectors(g: FusionGroup, m: Cpu, loops: Mapping[AxisId, int]) -> dict[Tensor
         (s,) = g.facts.users[n]
         if s not in g.set or not s.axes or all(r.axes.issuperset(s.axes) for r in n.reads):
             continue
-        space = (*s.axes, *s.reduced)
-        factors = [
-            OperandAxes(
-                tuple([a for a in space if a in r.axes]), frozenset([a for a in space if windowless(r, a, g.length)]), g.parameters(r)
-            )
-            for r in n.reads
-        ]
+        factors = [operand_axes(r, (*s.axes, *s.reduced), g.length, g.parameters(r)) for r in n.reads]
         last = next((r.axes[-1] for r in g.results if r.axes and r.space == s.space - {*s.reduced}), s.axes[-1])
         vector = vector_of(s.axes, factors, last, g.length, known.get, m.lanes32, loops)
         if vector is not None:
@@ -875,8 +873,8 @@ def _conflicts(g: FusionGroup, m: Cpu, n: TensorNode, a: AxisId, loops: Mapping[
     """Whether the elements of a result along an axis lie in so few sets of the first cache that it cannot hold the line of each."""
     apart = n.dtype.bits // 8 * math.prod([g.length(x) for x in n.axes[n.axes.index(a) + 1 :]])
     places = min(g.length(a), loops.get(a, g.length(a)))
-    common = math.gcd(apart, 2 * CONFLICT_BYTES)
-    return common > m.line and places * common > m.usable_l1
+    each = m.share_of_l1(apart)
+    return each > m.line and places * each > m.usable_l1
 
 
 def _alone(work: float, size: int) -> bool:

@@ -487,7 +487,7 @@ class Packer:
         if not self.machine.line <= apart < math.inf:
             return False
         terms = math.prod([length(a) or 1 for a in sums if stride(r, a, length)])
-        return terms * max(self.machine.line, math.gcd(int(apart), 2 * CONFLICT_BYTES)) > self.machine.usable_l1
+        return terms * self.machine.share_of_l1(int(apart)) > self.machine.usable_l1
 
     def apart(self, r: Read, sums: Iterable[AxisId], length: Length) -> float:
         """Returns the bytes from one term of a sum to the next one, along the axis on which they are nearest; 0 where no axis moves."""

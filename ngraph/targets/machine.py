@@ -8,6 +8,7 @@ equal machines. `ngraph doctor --measure` measures rates; reports compare with t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from ngraph.targets.products import PRODUCTS, ProductInstruction
 from ngraph.targets.tuning import (
     CACHE_BANDWIDTH,
+    CONFLICT_BYTES,
     LANE_SPEED,
     LAUNCH_SECONDS,
     LEVEL_BANDWIDTH,
@@ -126,6 +128,10 @@ class Cpu(Target):
     def usable_l1(self) -> int:
         """Bytes of the first cache that a kernel may count on."""
         return int(self.l1 * USABLE_L1)
+
+    def share_of_l1(self, apart: int) -> int:
+        """Returns the bytes of the first cache that each of many lines takes up, so many bytes apart: some fall into few of its sets."""
+        return max(self.line, math.gcd(apart, 2 * CONFLICT_BYTES))
 
     @cached_property
     def usable_l2(self) -> int:

@@ -23,6 +23,12 @@ class OperandAxes(NamedTuple):
     parameters: bool
 
 
+def operand_axes(r: Read, space: Sequence[AxisId], length: Callable[[AxisId], int], parameters: bool) -> OperandAxes:
+    """Returns what a read is as the operand of a product over these axes."""
+    windowless_axes = frozenset([a for a in space if windowless(r, a, length)])
+    return OperandAxes(tuple([a for a in space if a in r.axes]), windowless_axes, parameters)
+
+
 def vectors_of(n: int, lanes: int) -> float:
     """Returns the number of vectors for so many elements; a half-filled last vector counts as a half."""
     half = max(1, lanes // 2)

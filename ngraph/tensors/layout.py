@@ -22,7 +22,7 @@ from ngraph.targets.tuning import (
     MIN_VECTOR_PART,
     NEGLIGIBLE_SIZE,
 )
-from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
+from ngraph.tensors.contraction import operand_axes, vector_of, windowless
 from ngraph.tensors.edit import Draft, GraphEditor
 from ngraph.tensors.graph import Arg, Constant, TensorGraph, lengths_of
 from ngraph.tensors.index import Read, affine, digits_in, identity_index
@@ -310,10 +310,7 @@ def contraction(
         return None
     sources = [_source(o) for o in operands]
     space = (*n.axes, *n.reduced)
-    factors = [
-        OperandAxes(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if windowless(o, a, length)]), fixed(s))
-        for o, s in zip(operands, sources, strict=True)
-    ]
+    factors = [operand_axes(o, space, length, fixed(s)) for o, s in zip(operands, sources, strict=True)]
     last = n.axes[-1] if n.result and n.axes else last
     vector = vector_of(n.axes, factors, last, length, graph.known, machine.lanes32)
     return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)

@@ -347,9 +347,14 @@ def draws(node: Any) -> bool:
     """Whether a node draws numbers: attention without dropout does not. PyTorch calls what does with the generator's state of before."""
     if not is_random(node):
         return False
-    arguments = {a.name: a.default_value for a in node.target._schema.arguments}
-    arguments.update(zip(arguments, node.args, strict=False))
-    return bool({**arguments, **node.kwargs}.get("dropout_p", True))
+    return bool(arguments(node).get("dropout_p", True))
+
+
+def arguments(node: Any) -> dict[str, Any]:
+    """Returns the arguments of a node's call by name, those by default too."""
+    found = {a.name: a.default_value for a in node.target._schema.arguments}
+    found.update(zip(found, node.args, strict=False))
+    return {**found, **node.kwargs}
 
 
 def drawn_once(graph: Any) -> None:
@@ -367,12 +372,8 @@ def find_maxima_again(graph: Any) -> None:
     ):
         for node in graph.find_nodes(op="call_function", target=derivative):
             dy, *how, places = node.args
-            _, _, _, padding, dilation, ceil_mode = how
             of = places.args[0] if places.target is operator.getitem and places.args[1] == 1 else None
-            if of is None or of.target is not pool or any(a != b for a, b in zip(of.args, how, strict=False)):
-                continue
-            by_default = (((), 0), (padding, 0), (dilation, 1), ((ceil_mode,), False))[max(len(of.args) - 2, 0) :]
-            if all(v == d for values, d in by_default for v in values):
+            if of is not None and of.target is pool and [*arguments(of).values()] == how:
                 node.target, node.args = torch.ops.ngraph.max_pool_backward.default, (dy, *how)
 
 
